@@ -1,5 +1,5 @@
-// The memory plan: where every tensor lies, known before anything is allocated. The planned memory is the memory: one arena per
-// space.
+// The memory plan: the address of every tensor, known before anything is allocated. The planned memory is the memory: one arena
+// per space.
 #pragma once
 
 #include <array>

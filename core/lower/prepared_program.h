@@ -37,8 +37,8 @@ class CONSIST_API PreparedProgram {
 
   /// Computes every buffer's address and hands the launches to the device.
   void bind(void* device_arena, void* host_arena, bool profile);
-  /// Hands the launches of a bound program to the device again, to be timed one by one or not. Between two runs. What executable()
-  /// was before lives on: another thread may be asking for its position.
+  /// Hands the launches of a bound program to the device again, to be timed one by one or not. Between two runs. The former
+  /// executable() lives on: another thread may be reading its position.
   void set_timing(bool timed);
 
   const Program& program() const noexcept { return program_; }

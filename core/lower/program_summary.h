@@ -1,4 +1,4 @@
-// What a planned program costs: FLOPs, bytes of every collective, memory. Printed by explain, stored in the archive.
+// Costs of a planned program: FLOPs, bytes of every collective, memory. Printed by explain, stored in the archive.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +33,12 @@ struct ProgramSummary {
   std::int64_t instructions = 0;
   std::int64_t tensors = 0;
   std::int64_t parameters = 0;       ///< elements, of all ranks that share the program's tensors
-  std::int64_t rank_parameters = 0;  ///< of those, what this rank holds
+  std::int64_t rank_parameters = 0;  ///< of those, the elements that this rank holds
   double flops = 0;                  ///< of matrix products, per rank and step
   double fp8_flops = 0;              ///< of these, by products of 8-bit floats
   double repeated_flops = 0;         ///< of these, by --recompute
-  std::string parts;                 ///< who cut forward along its tokens into how many parts; empty: nobody
-  bool gathers_nothing_quantized = false;  ///< though it is asked for (see gather_quantized.h)
+  std::string parts;                 ///< the strategy that cut forward along its tokens, and the number of slices; empty: none
+  bool gathers_nothing_quantized = false;  ///< although an option asks for it (see gather_quantized.h)
   std::vector<OpSummary> ops;        ///< by flops, then bytes
   std::vector<CollectiveSummary> collectives;
   std::int64_t planned_bytes = 0;  ///< device memory per rank

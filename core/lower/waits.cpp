@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::vector<InstructionId>;  // by number in the queue table: the latest instruction known to be finished, -1 none
 
-/// Who touched each address last. Segments never overlap.
+/// The last instructions that touched each address. Segments never overlap.
 class Accesses {
  public:
   explicit Accesses(std::size_t queues) : queues_(queues) {}

@@ -1,4 +1,4 @@
-// Orders the queues: which instruction waits for which of another queue.
+// Orders the queues: makes each instruction wait for those of other queues that it depends on.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Largest magnitudes of the steps before, from which delayed scales come: what ranks found in a step, and its place in the
-// histories.
+// Largest magnitudes of earlier steps, from which delayed scales come: the values that ranks found in a step, and their place in
+// the histories.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {

@@ -1,12 +1,12 @@
-// attention: causal, grouped queries, within a window or not, and its gradient. Where queries are split along the sequence each rank
-// has all keys and values; with attribute "ring" they are split alike, and the strategy that set it puts ops of parts in its place. With
-// a position the queries are a stretch of the sequence that begins there, beside the keys and values of a cache.
+// attention: causal, grouped queries, within a window or not, and its gradient. Where queries are sharded along the sequence each
+// rank has all keys and values; with attribute "ring" these are sharded alike, and the strategy that set it replaces the op by
+// attention_part. With a position, the queries are tokens of a prefill or decode from there on, beside the keys of a KV cache.
 #include "core/ops/attention_base.h"
 
 namespace consist::ops {
 namespace {
 
-constexpr std::size_t position_input = 4;  // where the queries begin, if they are a stretch of the sequence
+constexpr std::size_t position_input = 4;  // where the queries begin, in prefill and decode
 
 class AttentionGrad final : public AttentionBase {
  public:
@@ -58,7 +58,7 @@ class Attention final : public AttentionBase {
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& attributes) const override {
     const bool at_position = axis.inputs.size() > position_input;
-    // A stretch is not divided further: where it begins is one number for all ranks.
+    // Tokens of a prefill are not sharded: where they begin is one number for all ranks.
     const Placement placement =
         at_position && axis.inputs[0].is_shard(1) ? Placement::replicate() : of_queries(axis.inputs[0]);
     axis.inputs[0] = placement;

@@ -1,5 +1,5 @@
-// What attention, its parts and their gradients share: shapes, placements, FLOPs. Batches and heads may be split, and the queries along
-// the sequence.
+// Shapes, placements and FLOPs that attention, attention_part and their gradients share. Batches and heads may be sharded, and
+// queries along the sequence.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct AttentionTypes {
 inline Placement of_queries(Placement placement) {
   return placement.is_shard() ? placement : Placement::replicate();
 }
-/// Queries of a part of the sequence see keys of all of it, which are whole on each rank, or travel ("ring").
+/// Queries of a slice of the sequence see keys of all of it, which are unsharded, or sent from rank to rank ("ring").
 inline bool keys_travel(const Attributes& attributes) {
   return attributes.has("ring");
 }
@@ -36,15 +36,15 @@ inline Placement of_documents(Placement queries) {
   return queries.is_shard(2) ? Placement::replicate() : queries;
 }
 
-/// How many keys the queries see between them: all of the sequence.
+/// The number of keys that the queries see between them: all of the sequence.
 inline std::int64_t keys_seen(const Program& program, const Instruction& i, TensorId k) {
   return keys_travel(i.attributes) ? program[k].shape[1] : program.local(k)[1];
 }
 
-/// `products` matrix products of 2·D flops per head and visible pair of a query and one of `seen` keys: on average over the queries half
-/// of the keys, without those that a window hides. So many each rank has whose queries are a part in zigzag order (but for the ends of
-/// windows); of parts in order of position the last has more. Of queries at a position, all keys that there is room for count: those of
-/// the longest sequence.
+/// `products` matrix products of 2·D flops per head and visible pair of a query and one of `seen` keys: on average over the
+/// queries half of the keys, without those that a window hides. A rank whose queries are a slice in zigzag order has so many (but
+/// for the ends of windows); of slices in order of position the last has more. For queries at a position, all keys that the KV
+/// cache can hold count: those of the longest sequence.
 inline double visible_flops(const Program& program, const Instruction& i, TensorId q, std::int64_t seen, double products) {
   const auto queries = static_cast<double>(program.local(q).elements()), keys = static_cast<double>(seen);
   const double window = static_cast<double>(i.attributes.integer_or("window", seen));
@@ -58,7 +58,7 @@ class AttentionBase : public NamedOp {
   TokenOrder token_order() const noexcept override { return TokenOrder::fixed; }
 
  protected:
-  /// Heads may be split, each into no parts, and a rank's heads of q must share its heads of k and v.
+  /// Heads may be sharded, never split, and a rank's heads of q must share its heads of k and v.
   void check_heads(const Program& program, const Attributes& attributes, TensorId q, TensorId k, TensorId v) const {
     for (TensorId tensor : {q, k, v}) require_whole_heads(program, tensor, attributes.integer("head_dim"));
     require(program.local(q).last() % program.local(k).last() == 0 && program.local(k) == program.local(v),
@@ -68,7 +68,7 @@ class AttentionBase : public NamedOp {
   void check_documents(const Types& in, std::size_t index, const Shape& q) const {
     check(in, index, {DType::i32, {q[0], q[1]}});
   }
-  /// `at_position`: the queries are a stretch of the sequence.
+  /// `at_position`: the queries begin at a position (prefill, decode).
   AttentionTypes shapes(const TensorType& q, const TensorType& k, const TensorType& v, const Attributes& attributes,
                         bool at_position = false) const {
     const std::int64_t head_dim = attributes.integer("head_dim");

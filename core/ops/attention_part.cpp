@@ -1,5 +1,5 @@
-// attention_part: attention of the queries of a part of the sequence to the keys of one part, merged with what came before by the
-// logarithms of the softmaxes' denominators (Liu et al., 2023, "Ring Attention"), and its gradient. Every rank of an axis has one part.
+// attention_part: attention of one slice of the queries to one slice of the keys, merged with earlier results by the
+// logarithms of the softmaxes' denominators (Liu et al., 2023, "Ring Attention"), and its gradient. Each rank has one slice.
 #include "core/ops/attention_base.h"
 
 namespace consist::ops {
@@ -17,8 +17,8 @@ class PartBase : public AttentionBase {
   }
   static TensorType in_f32(const TensorType& type) { return {DType::f32, type.shape}; }
 
-  /// A part has as many visible pairs as any other, half of all. Windows hide more of some parts than of others; each is given the
-  /// mean.
+  /// Each slice has as many visible pairs as any other, half of all. Windows hide more of some slices than of others; each is
+  /// given the mean.
   Cost part_cost(const Program& program, const Instruction& i, std::size_t q, double products) const {
     Cost cost = Op::cost(program, i);
     cost.flops = visible_flops(program, i, i.inputs[q], program[i.inputs[q + 1]].shape[1], products) /

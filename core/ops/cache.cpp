@@ -1,4 +1,4 @@
-// rows_at and write_rows: rows of a table, and of a cache of keys or values, from a position on that is known only when the step
+// rows_at and write_rows: rows of a table, and of a KV cache, from a position on that is known only when the step
 // runs. One program then serves every position of a sequence.
 #include "core/ops/core_ops.h"
 
@@ -27,7 +27,7 @@ class RowsAt final : public NamedOp {
   }
 };
 
-/// The rows follow the cache: it is a state, and lies where it was made.
+/// The rows take the placement of the cache: it is a state and does not move.
 class WriteRows final : public NamedOp {
  public:
   WriteRows() : NamedOp("write_rows") {}
@@ -50,7 +50,7 @@ class WriteRows final : public NamedOp {
     axis.inputs[2] = Placement::replicate();
     axis.outputs = {axis.inputs[0]};
   }
-  /// The cache is not read, and of it no more is written than the rows.
+  /// The cache is not read, and only the rows are written to it.
   Cost cost(const Program& program, const Instruction& i) const override {
     return {.bytes = 2.0 * static_cast<double>(program.bytes(i.inputs[1]))};
   }

@@ -1,11 +1,11 @@
-// split_channels and merge_channels: parts of the channels, each in one piece, and back. An all_to_all from tokens to channels moves such
-// parts as few large messages.
+// split_channels and merge_channels: slices of the channels, each contiguous, and back. An all_to_all from tokens to channels
+// sends such slices as few large messages.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
 namespace {
 
-// Dimensions of the parts [parts, batch, sequence, channels of a part].
+// Dimensions of the slices [slices, batch, sequence, channels of a slice].
 constexpr int of_parts = 0;
 
 class ChannelParts : public NamedOp {

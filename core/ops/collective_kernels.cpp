@@ -14,7 +14,7 @@ std::int64_t bytes_of(const Buffer& buffer) {
 }
 
 /// Sums buffers in place. Buffers that lie one behind the other (but for alignment) go as one message, whose gaps are summed
-/// along: they belong to the pack and nobody reads them.
+/// along: they belong to the pack and no instruction reads them.
 class AllReduceKernel final : public Kernel {
  public:
   explicit AllReduceKernel(Communicator* communicator) : communicator_(communicator) {}
@@ -42,7 +42,7 @@ class AllReduceKernel final : public Kernel {
   Communicator* communicator_;
 };
 
-/// Calls that travel together; ended whatever happens in between.
+/// A group of calls sent as one message; ended also by an exception in between.
 class Group {
  public:
   Group(Communicator& communicator, NativeQueue queue) : communicator_(communicator), queue_(queue) {
@@ -52,7 +52,7 @@ class Group {
     if (!ended_) {
       try {
         communicator_.group_end(queue_);
-      } catch (const std::exception&) {  // what broke the group is on its way up already
+      } catch (const std::exception&) {  // the exception that broke the group is being thrown already
       }
     }
   }
@@ -80,18 +80,18 @@ void each_as_one(Communicator& communicator, const std::vector<Message>& message
   group.end();
 }
 
-/// One message: a run of equal parts, one per rank, of which this rank has or gets one.
+/// One message: a run of equal slices, one per rank, of which this rank has or gets one.
 struct Message {
   std::size_t tensor;
-  std::int64_t whole_offset;  ///< bytes into the whole tensor, where the parts begin
-  std::int64_t part_offset;   ///< bytes into the rank's part
-  std::int64_t count;         ///< elements of each part
+  std::int64_t whole_offset;  ///< bytes into the unsharded tensor, where the slices begin
+  std::int64_t part_offset;   ///< bytes into the rank's slice
+  std::int64_t count;         ///< elements of each slice
 };
 
-/// Parts along dimension `dim` are contiguous for each index of the dimensions before it.
+/// Slices along dimension `dim` are contiguous for each index of the dimensions before it.
 void add_messages(std::vector<Message>& messages, std::size_t tensor, const Buffer& whole, std::int64_t dim, int ranks) {
   const auto size = static_cast<std::int64_t>(size_of(whole.dtype));
-  if (dim < 0) {  // flat; the last part's padding is moved along
+  if (dim < 0) {  // flat; the last slice's padding is moved along
     messages.push_back({tensor, 0, 0, (whole.shape.elements() + ranks - 1) / ranks});
     return;
   }
@@ -139,7 +139,7 @@ class PartsKernel final : public Kernel {
   std::vector<Message> messages_;
 };
 
-/// all_to_all of one or several tensors: of each, parts along attribute "to" of the input become parts along "dim" of the output.
+/// all_to_all of one or several tensors: slices along attribute "to" of the input become slices along "dim" of the output.
 class ExchangeKernel final : public Kernel {
  public:
   ExchangeKernel(const KernelRequest& request, Communicator* communicator, int ranks) : communicator_(communicator) {
@@ -159,7 +159,7 @@ class ExchangeKernel final : public Kernel {
   void check() override { communicator_->check(); }
 
  private:
-  /// As much of each part as lies in one piece on both sides. Bytes, but for strides and count.
+  /// The longest contiguous range of each slice on both sides. In bytes, but for strides and count.
   struct Run {
     std::size_t tensor;
     std::int64_t input_offset, input_stride, output_offset, output_stride, count;

@@ -1,4 +1,4 @@
-// Collectives over a set of mesh axes (attribute "axis"), the local part of a replicated tensor, and messages between neighbours
+// Collectives over a set of mesh axes (attribute "axis"), the local slice of a replicated tensor, and messages between neighbours
 // on one. Each collective has its adjoint: the gradient of an all_gather is a reduce_scatter and so on.
 #include <algorithm>
 
@@ -13,20 +13,20 @@ AxisSet axes_of(const Instruction& i) {
   return i.attributes.axes("axis");
 }
 
-/// Where the parts of a collective lie: attribute "dim", -1 for flat ones.
+/// The dimension of a collective's slices: attribute "dim", -1 for flat ones.
 Placement parts_of(const Instruction& i) {
   const std::int64_t dim = i.attributes.integer("dim");
   return dim < 0 ? Placement::flat() : Placement::shard(static_cast<int>(dim));
 }
 
-/// The gradient as it lies alike along `axes`: made whole where it has summands along some of them alone, as that of a weight which an
-/// op reads together with all tokens of one axis, and with a rank's tokens of another.
+/// The gradient with one placement along all `axes`: reduced if it is partial along some of them only, as that of a weight which
+/// an op reads together with all tokens of one axis, and with a rank's tokens of another.
 TensorId alike(Builder& builder, TensorId gradient, AxisSet axes) {
   if (builder[gradient].placements.on(axes)) return gradient;
   return builder.reshard(gradient, axes_with(builder[gradient], Placement::partial(), axes), Placement::replicate());
 }
 
-/// Contributes to each input what its output's gradient becomes with placement `to`.
+/// Adds each output's gradient, with placement `to`, to the gradient of its input.
 void pass_back(Differentiator& d, const Instruction& f, Placement to) {
   for (std::size_t i = 0; i < f.inputs.size(); ++i) {
     const TensorId dy = d.gradient(f.outputs[i]);
@@ -62,7 +62,7 @@ class AllReduce final : public CollectiveBase {
   }
   int updates_in_place(int output) const noexcept override { return output; }
   void differentiate(Differentiator& d, const Instruction& f) const override {
-    // Each summand moves the sum by as much as itself: the gradient passes through, whole on every rank.
+    // Each summand moves the sum by as much as itself: the gradient passes through, replicated.
     pass_back(d, f, Placement::replicate());
   }
 };
@@ -94,7 +94,7 @@ class AllGather final : public CollectiveBase {
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, parts_of(f)); }
 };
 
-/// Parts along dimension "dim" become parts along dimension "to".
+/// Slices along dimension "dim" become slices along dimension "to".
 class AllToAll final : public CollectiveBase {
  public:
   AllToAll() : CollectiveBase("all_to_all") {}
@@ -115,8 +115,8 @@ class AllToAll final : public CollectiveBase {
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, parts_of(f)); }
 };
 
-/// Parts along dimension "dim" go round by one: each rank gets the part of the rank before it, the first one that of the last. Inserted
-/// after differentiation, so that it needs no adjoint.
+/// Slices along dimension "dim" move on by one rank: each gets that of the rank before it, the first one that of the last.
+/// Inserted after differentiation, so that it needs no adjoint.
 class Shift final : public CollectiveBase {
  public:
   Shift() : CollectiveBase("shift") {}
@@ -136,7 +136,7 @@ class Slice final : public CollectiveBase {
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, Placement::replicate()); }
 };
 
-/// Attribute "lane": which neighbour it goes to (see Lane). Inserted after differentiation, so that it needs no adjoint.
+/// Attribute "lane": the neighbour that receives it (see Lane). Inserted after differentiation, so that it needs no adjoint.
 class Send final : public NamedOp {
  public:
   Send() : NamedOp("send") {}
@@ -158,7 +158,7 @@ class Send final : public NamedOp {
   }
 };
 
-/// Attributes "dtype" and "extent0", "extent1", ...: the tensor that comes, in its logical shape. Whoever emits it states its
+/// Attributes "dtype" and "extent0", "extent1", ...: the tensor that is received, in its logical shape. The emitter states its
 /// placements, which are those of the tensor that was sent.
 class Receive final : public NamedOp {
  public:

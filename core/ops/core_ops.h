@@ -68,13 +68,13 @@ class NamedOp : public Op {
     present(types, index);
     check(types, index, expected);
   }
-  /// The same of an input that may be absent.
+  /// The same for an input that may be absent.
   void check(const Types& types, std::size_t index, const TensorType& expected) const {
     if (index >= types.size() || !types[index] || *types[index] == expected) return;
     fail("input " + std::to_string(index) + " is " + std::string(name_of(types[index]->dtype)) + types[index]->shape.text() +
          ", it must be " + std::string(name_of(expected.dtype)) + expected.shape.text());
   }
-  /// For check_places(): throws ProgramError unless the rank's part of `tensor` is whole heads of `head_dim` channels.
+  /// For check_places(): throws ProgramError if the rank's slice of `tensor` splits a head of `head_dim` channels.
   void require_whole_heads(const Program& program, TensorId tensor, std::int64_t head_dim) const {
     const std::int64_t channels = program.local(tensor).last();
     if (channels > 0 && channels % head_dim == 0) return;
@@ -109,7 +109,7 @@ inline AttributeValue dtype_value(DType type) {
   return std::string(name_of(type));
 }
 
-/// True if a [batch, sequence, channels] tensor is divided over tokens: along batch or sequence.
+/// True if a [batch, sequence, channels] tensor is sharded over tokens: along batch or sequence.
 inline bool over_tokens(Placement placement) {
   return placement.is_shard(0) || placement.is_shard(1);
 }

@@ -24,7 +24,7 @@ class Add final : public NamedOp {
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
     for (std::size_t i = 0; i < in.size(); i += 2) {
-      // A sum of partial sums is a partial sum; a partial and a whole must meet as wholes.
+      // A sum of partial sums is partial; a partial and a replicated one must both be replicated.
       Placement& a = axis.inputs[i];
       Placement& b = axis.inputs[i + 1];
       if (a.is_partial() && !b.is_partial())

@@ -1,14 +1,14 @@
-// embedding and its gradient. A table split along its vocabulary (Megatron-LM, Shoeybi et al., 2019) gives partial rows: each
+// embedding and its gradient. A table sharded along its vocabulary (Megatron-LM, Shoeybi et al., 2019) gives partial rows: each
 // rank adds what it has, zeros for the ids of others.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
 namespace {
 
-/// The mesh axis that splits the table: ids and dy do not tell.
+/// The mesh axis that shards the table, which ids and dy do not tell.
 constexpr const char* vocabulary_axis = "vocabulary_axis";
 
-/// Attribute of `embedding` and its gradient: the id whose row gets no gradient. Ids count over the whole table, even if split.
+/// Attribute of `embedding` and its gradient: the id whose row gets no gradient. Ids count over the unsharded table.
 constexpr const char* padding_id = "padding_id";
 
 class EmbeddingGrad final : public NamedOp {

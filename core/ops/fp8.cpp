@@ -1,5 +1,5 @@
 // Products of 8-bit floats: a linear and its two gradients. Tensor cores take both operands of a product with the summed
-// dimension last, so that what a gradient sums over another dimension is kept transposed (core/ops/fp8_quantize.h).
+// dimension last, so that tensors of which a gradient sums another dimension are kept transposed (core/ops/fp8_quantize.h).
 #include "core/ops/core_ops.h"
 #include "core/ops/fp8_quantize.h"
 
@@ -24,10 +24,10 @@ class Fp8Product : public NamedOp {
   }
 
  protected:
-  /// Rows of operand 0: what is not summed over.
+  /// Rows of operand 0: the dimensions that are not summed.
   virtual std::int64_t rows(const Shape& shape) const = 0;
 
-  /// Ranks of operands 0 and 2, and what their descales have to be.
+  /// Ranks of operands 0 and 2, and the types that their descales must have.
   void check_operands(const Types& in, int rank_a, int rank_b, const char* shapes, const Attributes& attributes) const {
     for (const std::size_t i : {std::size_t{0}, std::size_t{2}})
       require(is_float8(present(in, i).dtype), "operands must be e4m3 or e5m2");

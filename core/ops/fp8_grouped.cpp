@@ -1,6 +1,6 @@
 // Products of experts' rows in 8-bit floats: fp8_grouped_linear and its gradient of rows. The gradient of the experts' weights is
-// a sum over an expert's rows, which begin anywhere, while tensor cores take 8-bit operands along what is summed over and copies
-// of them in steps of 16 bytes: it is the bf16 op, of the tensors as they were before they were quantized.
+// a sum over an expert's rows, which begin anywhere, while tensor cores take 8-bit operands along the summed dimension and copies
+// of them in steps of 16 bytes. So it is the bf16 op, of the tensors before they were quantized.
 #include "core/ops/core_ops.h"
 #include "core/ops/fp8_quantize.h"
 
@@ -44,7 +44,7 @@ class Fp8Grouped : public NamedOp {
   }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    // As if every row that there is room for were one.
+    // As if every row of the capacity were in use.
     cost.flops = 2.0 * static_cast<double>(program.local(i.inputs[0]).elements()) *
                  static_cast<double>(program.local(i.outputs[0]).last());
     return cost;

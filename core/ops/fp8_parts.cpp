@@ -1,12 +1,12 @@
-// Quantizing the parts of a tensor before they are gathered, so that they travel as 8-bit values: one scale for all parts, from
-// the largest magnitude that any rank found in its own.
+// Quantizing the slices of a tensor before they are gathered, so that they are sent as 8-bit values: one scale for all slices,
+// from the largest magnitude that any rank found in its own.
 #include "core/ops/core_ops.h"
 #include "core/ops/fp8_quantize.h"
 
 namespace consist::ops {
 namespace {
 
-/// A scalar that each rank of the axes in attribute "axis" has its own value of, as a row per rank of one tensor.
+/// The scalars of all ranks of the axes in attribute "axis" as one tensor with a row per rank.
 class RankValues final : public NamedOp {
  public:
   RankValues() : NamedOp("rank_values") {}
@@ -26,7 +26,7 @@ class RankValues final : public NamedOp {
   }
 };
 
-/// Without the transposed copy, which a part has not.
+/// Quantizes without the transposed copy, which a slice does not have.
 class QuantizePart final : public NamedOp {
  public:
   QuantizePart() : NamedOp("quantize_part") {}

@@ -1,4 +1,4 @@
-// amax and quantize. Scales are powers of two, and of the part of a tensor that a rank holds, unless they are delayed.
+// amax and quantize. Scales are powers of two, and those of the slice that a rank holds, unless they are delayed.
 #include "core/ops/fp8_quantize.h"
 
 #include "core/ops/core_ops.h"
@@ -50,13 +50,13 @@ Placement transposed(Placement placement, int rank) {
 
 namespace {
 
-/// A summand or a stretch of elements cannot be quantized with its transpose.
+/// A summand or a flat slice cannot be quantized with its transpose.
 void whole_or_shard(Placement& placement) {
   if (placement.is_partial() || placement.is_flat()) placement = Placement::replicate();
 }
 
-/// Where the scales of a tensor lie that is split along `dim` of `rank`. Where it says "own", each rank has scales of its own
-/// part under the whole tensor's shape, of which it uses what its part needs.
+/// The placement of the scales of a tensor that is sharded along `dim` of `rank`. Where it says "own", each rank has the scales
+/// of its own slice in the unsharded tensor's shape, and uses those that its slice needs.
 constexpr Placement own = Placement::replicate();
 
 Placement scales_placement(Scaling scaling, Placement x, int rank) {
@@ -153,7 +153,7 @@ Shape scales(Scaling scaling, const Shape& x) {
 }
 
 Shape transposed_scales(Scaling scaling, const Shape& x) {
-  // Sequences that are no multiple of a block's length have room for more blocks than their tokens, which lie side by side, have.
+  // Sequences that are no multiple of a block's length have more blocks than their tokens, which lie side by side, need.
   if (scaling == Scaling::block_1d) return {x[0], scale_blocks(x[1]), x[2]};
   if (scaling == Scaling::block_2d) return {scale_blocks(x[1]), square_stride(x[0])};
   return scaling == Scaling::row ? Shape{x.last()} : Shape{};

@@ -7,12 +7,12 @@
 namespace consist::ops {
 
 /// The scales of a tensor of shape `x`, [batch, sequence, channels] or [rows, columns], and those of its transposed copy. Blocks
-/// count from where a rank's part begins, and a rank uses as many of them as its part has.
+/// count from the start of a rank's slice, and a rank uses as many of them as its slice has.
 Shape scales(Scaling scaling, const Shape& x);
 Shape transposed_scales(Scaling scaling, const Shape& x);
 
-/// The last dimension first: [batch, sequence, channels] → [channels, batch, sequence]; and where a tensor of `rank` dimensions
-/// then lies.
+/// The shape with the last dimension first: [batch, sequence, channels] → [channels, batch, sequence]; and the placement of a
+/// tensor of `rank` dimensions then.
 Shape transposed(const Shape& shape);
 Placement transposed(Placement placement, int rank);
 
@@ -25,11 +25,11 @@ struct QuantizedSource {
 /// then.
 QuantizedSource quantized_source(const Op& op, const Differentiator& d, TensorId value);
 
-/// How the gradient of the result of `forward`, a product of quantized tensors, is quantized; `weight`: the name of what it is
-/// multiplied with.
+/// The quantization of the gradient of the result of `forward`, a product of quantized tensors; `weight`: the name of the tensor
+/// that it is multiplied with.
 QuantizeSettings gradient_settings(const Instruction& forward, const std::string& weight);
 
-/// The gradient of the result `y` of a product, placed as y is: whole where y is a sum of ranks' summands.
+/// The gradient of the result `y` of a product, placed as y is: replicated where y is partial.
 TensorId gradient_as_placed(Differentiator& d, TensorId y);
 
 }  // namespace consist::ops

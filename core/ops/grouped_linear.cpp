@@ -1,6 +1,6 @@
 // grouped_linear: each expert's rows times its matrix, and its two gradients; moe_swiglu: the gated activation of rows, each
-// times its weight. Rows are [1, rows, channels], sorted by expert, those that are none (padding) at the end. A rank that holds a
-// part of the experts works on the rows of those.
+// times its weight. Rows are [1, rows, channels], sorted by expert, padding at the end. A rank that holds a
+// slice of the experts works on their rows.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -9,7 +9,7 @@ namespace {
 constexpr Placement row_dim = Placement::shard(1);
 constexpr Placement first_dim = Placement::shard(0);
 
-/// As if every row that there is room for were one.
+/// As if every row of the capacity were in use.
 double grouped_flops(const Program& program, TensorId rows, TensorId weight) {
   const Shape w = program.local(weight);
   return 2.0 * static_cast<double>(program.local(rows).rows()) * static_cast<double>(w[1]) * static_cast<double>(w[2]);
@@ -81,7 +81,7 @@ class GroupedLinearWeightGrad final : public Grouped {
     return {dw};
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
-    // Counts are divided where experts are, and each rank's own where tokens are.
+    // Counts are sharded where experts are, and each rank's own where tokens are.
     const bool experts = axis.inputs[2].is_shard(0);
     if (!experts) axis.inputs[2] = axis.inputs[0].is_shard(1) ? Placement::partial() : Placement::replicate();
     const bool divided = !axis.inputs[2].is_replicate();

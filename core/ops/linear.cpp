@@ -1,6 +1,6 @@
 // linear: y = x wᵀ + bias, and its three gradients. The placement rules are those of column- and row-parallel linears
-// (Megatron-LM, Shoeybi et al., 2019): a weight split along its outputs makes y split along channels; one split along its inputs
-// makes y partial.
+// (Megatron-LM, Shoeybi et al., 2019): a weight sharded along its outputs makes y sharded along channels; one sharded along its
+// inputs makes y partial.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {

@@ -1,6 +1,6 @@
-// moe_route: which experts each token goes to (Shazeer et al., 2017), and what is known of that choice: how many tokens went to
-// each expert and how probable each was. count_choices: those of all routers in one tensor, for people. balance_loss: the losses
-// that keep routers balanced, of those statistics (Fedus et al., 2022; Zoph et al., 2022, for the z-loss). Gradients of both.
+// moe_route: chooses the experts of each token (Shazeer et al., 2017) and makes statistics of the choices: the number of tokens
+// of each expert and its probability. count_choices: the choices of all routers in one tensor, a metric. balance_loss: the losses
+// that keep routers balanced, from those statistics (Fedus et al., 2022; Zoph et al., 2022, for the z-loss). Gradients of both.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {

@@ -1,8 +1,8 @@
 // moe_dispatch: a row for each choice of an expert by a token, sorted by expert; moe_combine: the sum of each token's rows.
 // Gradients of both. Along an axis of experts, which a strategy names in moe_dispatch's attribute "axis", each rank sees the
-// tokens of the whole group, or those that were sent to it, and makes the rows of its own experts, for which there is room up to
-// a number; the sums of combine are then partial, or go back. Along an axis of tokens each rank makes the rows of its own tokens,
-// and there is always room. Of several axes of experts tokens may be sent along some and be gathered along the others.
+// tokens of the whole group, or those that were sent to it, and makes the rows of its own experts, up to its capacity; the sums
+// of combine are then partial, or are sent back. Along an axis of tokens each rank makes the rows of its own tokens, and the
+// capacity always suffices. Of several axes of experts tokens may be sent along some and be gathered along the others.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -11,19 +11,19 @@ namespace {
 constexpr Placement row_dim = Placement::shard(1);  // of rows [1, rows, channels]
 constexpr Placement first_dim = Placement::shard(0);
 
-/// Tokens that ranks have sent (moe_send) are [sources, destinations, room, channels]: along the axes that they travel each rank
-/// has those that were sent to it, along axes of tokens each has its own.
+/// Tokens that ranks have sent (moe_send) are [sources, destinations, capacity, channels]: along the axes of the all_to_all each
+/// rank has those that were sent to it, along axes of tokens each has its own.
 bool were_sent(const TensorType& tokens) {
   return tokens.shape.rank() == 4;
 }
 constexpr Placement by_destination = Placement::shard(1);
 
-/// How tokens like these come to their experts along an axis that divides those: sent from rank to rank, or gathered.
+/// The way of tokens like these to their experts along an axis that shards those: sent from rank to rank, or gathered.
 Placement at_experts(Placement placement, const TensorType& tokens) {
   return were_sent(tokens) && over_tokens(placement) ? by_destination : Placement::replicate();
 }
 
-/// How tokens like these lie along an axis that divides them: as they do already, or in the first dimension that may be divided.
+/// The placement of tokens like these along an axis that shards them: the present one, or the first that may be sharded.
 Placement divided(Placement placement, const TensorType& tokens) {
   if (were_sent(tokens)) return Placement::shard(2);
   return over_tokens(placement) ? placement : first_dim;
@@ -35,7 +35,7 @@ bool are_divided(Placement placement, const TensorType& tokens) {
 /// The rows that an op finds along an axis: those of other experts, those of other tokens, or the same on all ranks.
 enum class Along : std::uint8_t { experts, tokens, neither };
 
-/// `counts` is divided by experts, or is each rank's own where tokens are.
+/// `counts` is sharded by experts, or is each rank's own where tokens are.
 Along kind_of(Placement pairs, Placement counts) {
   if (counts.is_shard(0)) return Along::experts;
   return pairs.is_shard(0) ? Along::tokens : Along::neither;
@@ -46,7 +46,7 @@ class Rows : public NamedOp {
   using NamedOp::NamedOp;
 
  protected:
-  /// pairs i32[rows], which says how many rows there are.
+  /// pairs i32[rows], whose size is the number of rows.
   std::int64_t check_rows(const Types& in, std::size_t pairs, std::size_t counts) const {
     const TensorType& p = present(in, pairs);
     const TensorType& c = present(in, counts);
@@ -66,7 +66,7 @@ class Rows : public NamedOp {
     tokens.shape[tokens.shape.rank() - 1] = channels;
     return tokens;
   }
-  /// Placements of pairs, counts and a tensor of tokens, in place; returns what a sum of rows over each token becomes.
+  /// Placements of pairs, counts and a tensor of tokens, in place; returns the placement of a sum of rows over each token.
   static Placement place(Placement& pairs, Placement& counts, Placement& tokens, const TensorType& type) {
     switch (kind_of(pairs, counts)) {
       case Along::experts:

@@ -1,14 +1,14 @@
 // moe_send: the tokens that a rank sends to each rank of a group that shares experts, once to each rank that has an expert of
-// theirs; moe_return: the sum of what comes back for a token. Gradients of both. Tokens that travel are [sources, destinations,
-// room, channels]: a rank packs a row of this matrix, an all_to_all makes a column of it, which are the tokens that moe_dispatch
-// and moe_combine work on.
+// theirs; moe_return: the sum of what comes back for a token. Gradients of both. Tokens in flight are [sources, destinations,
+// capacity, channels]: a rank packs a row of this matrix, an all_to_all makes a column of it, which are the tokens that
+// moe_dispatch and moe_combine work on.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
 namespace {
 
 constexpr Placement by_source = Placement::shard(0);
-constexpr Placement room_dim = Placement::shard(2);  // divided where tokens are, along axes other than that of experts
+constexpr Placement room_dim = Placement::shard(2);  // sharded where tokens are, along axes other than that of experts
 
 class Sends : public NamedOp {
  public:
@@ -21,14 +21,14 @@ class Sends : public NamedOp {
     require(slots.dtype == DType::i32 && slots.shape.rank() == 3, "slots must be i32[batch, sequence, ranks]");
     return slots;
   }
-  /// The tensor that ranks send: [ranks, ranks, room, ...].
+  /// The tensor that ranks send: [ranks, ranks, capacity, ...].
   const TensorType& check_sent(const Types& in, std::size_t index, std::int64_t ranks) const {
     const TensorType& sent = present(in, index);
     require(sent.shape.rank() == 4 && sent.shape[0] == ranks && sent.shape[1] == ranks,
             "what travels must be [ranks, ranks, room, channels], for the ranks of the slots");
     return sent;
   }
-  /// Along `axis`, `tokens` in place: what is packed.
+  /// The placement of the packed tensor along `axis`; sets that of `tokens` in place.
   static Placement place(const AxisSharding& axis, const Attributes& attributes, Placement& tokens) {
     const bool of_experts = attributes.axes("axis").contains(axis.axis);
     if (!over_tokens(tokens)) tokens = of_experts ? Placement::shard(0) : Placement::replicate();

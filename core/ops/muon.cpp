@@ -29,7 +29,7 @@ class MuonMomentum final : public NamedOp {
 };
 
 /// The orthogonal matrix that is nearest to x, about: `iterations` of the quintic Newton-Schulz iteration of x over its Frobenius
-/// norm. x, y: f32 [rows, columns], whole on each rank. Attribute "products": the dtype in which it is multiplied.
+/// norm. x, y: f32 [rows, columns], replicated. Attribute "products": the dtype in which it is multiplied.
 class Orthogonalize final : public NamedOp {
  public:
   Orthogonalize() : NamedOp("orthogonalize") {}

@@ -44,7 +44,7 @@ class ClipCoefficient final : public NamedOp {
   }
 };
 
-/// Turns the update of a step that must change nothing into one that does not: see docs/ops.md.
+/// Makes the update of a step with an overflow change nothing: see docs/ops.md.
 class HoldUpdate final : public NamedOp {
  public:
   HoldUpdate() : NamedOp("hold_update") {}
@@ -101,7 +101,7 @@ class ParameterUpdate : public NamedOp {
 
  private:
   std::size_t stride() const noexcept { return 3 + states_; }
-  /// Which of a parameter's tensors says where the others go: states never move; without any the gradient decides.
+  /// The tensor of a parameter whose placement the others take: a state, since states never move; without any the gradient.
   std::size_t leading(const Types& in, std::size_t p) const {
     for (std::size_t i = p + stride() - 1; i > p + 1; --i) {
       if (has(in, i)) return i;

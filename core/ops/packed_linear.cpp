@@ -14,7 +14,7 @@ std::size_t parts_of(std::size_t inputs) {
   return (inputs - 1) / 2;
 }
 
-/// n of the op that is packed, side by side: types, placements and costs are those of each.
+/// n instructions of the packed op side by side: types, placements and costs are those of each.
 class Packed : public NamedOp {
  public:
   /// `slots`: where the op's own inputs are: 0 the input that all share, 1 and 2 those of its pair.

@@ -1,4 +1,4 @@
-// repeat_heads: what a rank takes of the key/value heads where tensor parallelism has more ranks than there are heads. It works
+// repeat_heads: gives each rank its key/value head where tensor parallelism has more ranks than there are heads. It works
 // on the weights (and biases) of the projections, not on their results: each rank then multiplies by one head only.
 #include "core/ops/core_ops.h"
 

@@ -76,7 +76,7 @@ class RmsNorm final : public NamedOp {
     const TensorId dy = d.gradient(forward.outputs[0]);
     Attributes attributes;
     if (d.requires_grad(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
-    // What flows in past the norm: into the sum where there is one, else into x itself (used again as the next residual).
+    // The gradient that bypasses the norm: of the sum where there is one, else of x itself (used again as the next residual).
     const TensorId passing = d.accumulator(normed);
     const std::vector<TensorId> out =
         d.build().emit("rms_norm_grad", {dy, normed, rstd, w, passing, d.accumulator(w)}, attributes,

@@ -6,11 +6,11 @@ namespace {
 
 constexpr int table_input = 1;
 
-/// Batches, tokens and heads (channels) may be split.
+/// Batches, tokens and heads (channels) may be sharded.
 Placement parts_of(Placement placement) {
   return placement.is_shard() ? placement : Placement::replicate();
 }
-/// The rows of the table that the tokens of a part read.
+/// The rows of the table that the tokens of a slice read.
 Placement rows_of(Placement placement) {
   return placement.is_shard(1) ? Placement::shard(0) : Placement::replicate();
 }

@@ -1,4 +1,4 @@
-// copy, release, empty_like, views and join: where bytes lie, for how long, and under which names.
+// copy, release, empty_like, views and join: the places of bytes, their lifetimes and names.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -25,7 +25,7 @@ class Copy final : public NamedOp {
   bool makes_strided_view(int /*output*/) const noexcept override { return true; }
 };
 
-/// Its inputs' memory is free for others from here on, and not already behind the last instruction that reads
+/// Frees its inputs' memory for others from here on, and not already behind the last instruction that reads
 /// it.
 class Release final : public NamedOp {
  public:
@@ -40,7 +40,7 @@ class Release final : public NamedOp {
   Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
 };
 
-/// Memory for what will be written later.
+/// Memory that is written later.
 class EmptyLike final : public NamedOp {
  public:
   EmptyLike() : NamedOp("empty_like") {}
@@ -53,8 +53,8 @@ class EmptyLike final : public NamedOp {
   Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
 };
 
-/// The input as equal parts along attribute "dim", each a tensor of its own in the input's place: nothing is moved. Whoever emits
-/// it sets the parts' offsets; a rank must hold each part in one piece. The input itself is not to be read any more.
+/// The input as equal slices along attribute "dim", each a tensor of its own in the input's memory: nothing is moved. The emitter
+/// sets the slices' offsets; a rank must hold each slice contiguously. The input itself must not be read any more.
 class Views final : public NamedOp {
  public:
   Views() : NamedOp("views") {}
@@ -75,7 +75,7 @@ class Views final : public NamedOp {
   Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
 };
 
-/// The reverse: parts that lie side by side as one tensor.
+/// The reverse: slices that lie side by side as one tensor.
 class Join final : public NamedOp {
  public:
   Join() : NamedOp("join") {}
@@ -97,7 +97,7 @@ class Join final : public NamedOp {
     axis.outputs = {axis.inputs[0]};
   }
   bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
-  /// Parts of the gradient, in its place: it is not to be read in one piece any more.
+  /// Slices of the gradient, in its memory: the unsliced gradient must not be read any more.
   void differentiate(Differentiator& d, const Instruction& f) const override {
     std::vector<std::string> names;
     for (TensorId part : f.inputs) names.push_back(d.program()[part].name + ".grad");

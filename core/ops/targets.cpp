@@ -1,5 +1,5 @@
-// Which targets a loss counts where the data have a mask: masked_targets takes them out, count_targets counts what is left, per_target
-// makes means of sums over all targets.
+// Targets that a loss counts where the data have a mask: masked_targets ignores the others, count_targets counts those that are
+// left, per_target makes means of sums over all targets.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {

@@ -1,8 +1,8 @@
-// The loss of an LM head whose vocabulary is split over ranks (Megatron-LM, Shoeybi et al., 2019). A row's softmax needs a
+// The loss of an LM head whose vocabulary is sharded over ranks (Megatron-LM, Shoeybi et al., 2019). A row's softmax needs a
 // maximum and a sum over all ranks between its two products, so lm_head_loss falls into instructions, per chunk of tokens:
 // vocabulary_logits makes the logits of the rank's words and their statistics, an all_gather moves the statistics (three numbers
-// per token and rank), vocabulary_loss_grad makes the loss and the gradients. The logits of a chunk live from the one to the
-// other.
+// per token and rank), vocabulary_loss_grad makes the loss and the gradients. The logits of a chunk live from the first to the
+// last.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -17,7 +17,7 @@ class VocabularyBase : public NamedOp {
   using NamedOp::NamedOp;
 
  protected:
-  /// Types made from x [B,S,C] and w [V,C] by attributes "chunk" of "chunks" and "parts" (ranks that split the vocabulary).
+  /// Types made from x [B,S,C] and w [V,C] by attributes "chunk" of "chunks" and "parts" (ranks that share the vocabulary).
   struct ChunkTypes {
     TensorType logits, statistics;
   };
@@ -40,7 +40,7 @@ class VocabularyBase : public NamedOp {
     const std::int64_t chunk = attributes.integer("chunk");
     require(chunk >= 0 && chunk < attributes.integer("chunks"), "there is no such chunk");
   }
-  /// Along one axis: the vocabulary is split, or tokens are, or neither.
+  /// Along one axis: the vocabulary is sharded, or tokens are, or neither.
   struct Split {
     bool vocabulary = false;
     Placement tokens;  ///< of x and targets
@@ -131,7 +131,7 @@ class VocabularyLoss final : public VocabularyBase {
     std::vector<TensorId> next = logits_of(0);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       const std::vector<TensorId> now = next;
-      // One chunk ahead: its product runs while the statistics of this one travel.
+      // One chunk ahead: its product runs while the statistics of this one are sent.
       if (chunk + 1 < chunks) next = logits_of(chunk + 1);
       attributes.set("chunk", chunk);
       made = d.build().emit("vocabulary_loss_grad", {now[0], now[1], x, w, targets, made[0], made[1], made[2]}, attributes,
@@ -143,7 +143,7 @@ class VocabularyLoss final : public VocabularyBase {
   }
 };
 
-/// Inputs: logits, statistics of all parts, x, w, targets, loss?, dx?, dw?; outputs: loss, dx, dw, and dlogits in the logits'
+/// Inputs: logits, statistics of all slices, x, w, targets, loss?, dx?, dw?; outputs: loss, dx, dw, and dlogits in the logits'
 /// place. Of dx it writes the rows of its chunk; `loss?` and `dx?` are those of the chunks before.
 class VocabularyLossGrad final : public VocabularyBase {
  public:

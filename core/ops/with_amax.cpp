@@ -1,5 +1,5 @@
-// Ops that also state the largest magnitude of what they make, so that quantizing it need not read it first. "<op>_amax" is op
-// with attribute "amax_of" (bit k: of output k) and one more output for each, amax f32[], behind its own.
+// Ops that also state the largest magnitude of their outputs, so that quantizing these need not read them first. "<op>_amax" is
+// op with attribute "amax_of" (bit k: of output k) and one more output for each, amax f32[], behind its own.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {

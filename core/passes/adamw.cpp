@@ -1,4 +1,4 @@
-// AdamW, and what updates of single elements share.
+// AdamW, and code that updates of single elements share.
 #include <cmath>
 #include <cstdio>
 

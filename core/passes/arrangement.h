@@ -16,8 +16,8 @@ struct Access {
   bool writes = false;
 };
 
-/// Knows who touches what, and who shares storage. The program's instructions may be replaced while it is used, not renumbered;
-/// accesses are those of the program that it was made from.
+/// The accesses of every tensor, and the tensors of every storage. The program's instructions may be replaced while it is used,
+/// not renumbered; accesses are those of the program that it was made from.
 class Arrangement {
  public:
   explicit Arrangement(Program& program);
@@ -28,13 +28,13 @@ class Arrangement {
 
   /// True if the tensors lie one behind the other already, or can be moved so: each owns a storage as large as itself.
   bool can_lie_behind_each_other(const std::vector<TensorId>& tensors) const;
-  /// Brings them there.
+  /// Moves them so.
   void put_behind_each_other(const std::vector<TensorId>& tensors);
 
   /// True if the tensors are strided views side by side already, or can become that: each is in a storage of its own of which
   /// all tensors are rows, and all instructions that touch them take strided views.
   bool can_lie_side_by_side(const std::vector<TensorId>& tensors) const;
-  /// Brings their storages there.
+  /// Moves their storages so.
   void put_side_by_side(const std::vector<TensorId>& tensors);
 
   /// True if every instruction that reads or writes the tensor takes a strided view there.
@@ -42,7 +42,7 @@ class Arrangement {
 
   /// True if `member`, in the same storage, consists of whole rows as `like` has them, is no strided view yet, and no state.
   bool is_rows_of(TensorId member, TensorId like) const;
-  /// How far behind the first row a tensor of such rows begins once rows are `row_stride` elements apart, in bytes.
+  /// The distance in bytes from the first row to a tensor of such rows once rows are `row_stride` elements apart.
   std::int64_t strided_offset(TensorId tensor, std::int64_t row_stride) const;
 
   /// Gives all tensors of `storage`, which must be rows of it, the strided view that begins at `place`.

@@ -13,14 +13,14 @@ constexpr double times_the_estimate = 2;
 
 /// A copy on its queue. Times are those of compute, as if it never waited.
 struct Trip {
-  bool stays = false;  ///< it is made and read as the others are, and not copied
+  bool stays = false;  ///< made and read as the others are, and not copied
   double ready = 0, seconds = 0;
   std::int64_t bytes = 0;
-  double end = 0;  ///< no later than when the trip is ready that must wait for it
+  double end = 0;  ///< at the latest when the next copy that must wait for it is ready
 };
 
-/// Sets the ends of trips that run one behind the other. Before a trip is ready with which more than `most` bytes were on their
-/// way, compute waits for the oldest ones.
+/// Schedules the copies of one queue: sets their ends. At most `most` bytes are in flight: before a copy that would exceed them,
+/// compute waits for the oldest ones.
 void travel(std::vector<Trip>& trips, std::int64_t most) {
   std::vector<double> real_ends;
   double free = 0, late = 0;  // when the queue is; for how long compute has waited so far

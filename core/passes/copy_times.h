@@ -1,4 +1,4 @@
-// When copies of activations to the host and back run, by estimates of how long compute takes.
+// Times at which copies of activations to the host and back run, by estimates of compute.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace consist {
 
-/// A storage that goes to the host, and when, or one that stays. Positions are instructions of the program.
+/// A storage that is copied to the host and back, or one that stays. Positions are instructions of the program.
 struct Move {
   Kept kept;
   bool stays = false;
-  double seconds = 0;         ///< for which it may travel in one direction: twice what the link needs for it
-  InstructionId release = 0;  ///< behind it the memory on the device is free
-  InstructionId arrive = 0;   ///< in front of it the copies back are asked for
+  double seconds = 0;         ///< that it may be in flight in one direction: twice the time that the link needs
+  InstructionId release = 0;  ///< after it the memory on the device is free
+  InstructionId arrive = 0;   ///< before it the copies back are started
 };
 
-/// In the order in which they go to the host, and come back.
+/// True if a is copied to the host, or back, before b.
 bool leaves_before(const Move& a, const Move& b);
 bool comes_back_before(const Move& a, const Move& b);
 
@@ -28,18 +28,18 @@ class CopyTimes {
 
   double seconds(const Program& program, const Kept& kept) const;
 
-  /// Sets the releases: when copies have ended. Where more than `most` bytes would be on their way, compute waits for the oldest;
-  /// those that stay count as well, so that what goes in front of them leaves in any case.
+  /// Sets the releases: when copies have ended. Where more than `most` bytes would be in flight, compute waits for the oldest;
+  /// storages that stay count as well, so that those before them are copied in any case.
   void leave(std::vector<Move>& moves, std::int64_t most) const;
 
-  /// Sets the arrivals: as late as copies end in time. No more than about `most` bytes come before they are read.
+  /// Sets the arrivals: as late as copies end in time. No more than about `most` bytes are back before they are read.
   void come_back(std::vector<Move>& moves, std::int64_t most) const;
 
  private:
   double begin_of(InstructionId i) const { return begins_[static_cast<std::size_t>(i)]; }
 
   const CostModel& costs_;
-  std::vector<double> begins_;  // by instruction, if compute never waits; behind them the end
+  std::vector<double> begins_;  // seconds, by instruction, if compute never waits; last the end
 };
 
 }  // namespace consist

@@ -46,7 +46,7 @@ class Reverse final : public Differentiator {
       instruction.op->differentiate(*this, instruction);
       for (TensorId output : instruction.outputs) {
         if (output == no_tensor || gradients_[index(output)] == no_tensor) continue;
-        --holders_[gradients_[index(output)]];  // nobody asks for this tensor's gradient any more
+        --holders_[gradients_[index(output)]];  // this tensor's gradient is not asked for any more
       }
     }
     for (Parameter& p : program_.parameters) {
@@ -150,7 +150,7 @@ void remove_dead(Program& program) {
   std::vector<Instruction> kept;
   for (std::size_t i = program.instructions.size(); i-- > 0;) {
     Instruction& instruction = program.instructions[i];
-    // Such as a send: it is there for what it does.
+    // Such as a send: it is kept for its effect.
     const bool makes_nothing = std::ranges::all_of(instruction.outputs, [](TensorId id) { return id == no_tensor; });
     bool alive = makes_nothing;
     for (TensorId output : instruction.outputs) {
@@ -159,7 +159,7 @@ void remove_dead(Program& program) {
       alive |= needed[static_cast<std::size_t>(output)] || t.state || t.role == Role::metric;
     }
     if (alive) {
-      // What says how long bytes lie (a release) is no reason to make them.
+      // An op that states the lifetime of bytes (a release) is no reason to make them.
       if (!makes_nothing || instruction.op->touches_memory()) std::ranges::for_each(instruction.inputs, need);
       kept.push_back(std::move(instruction));
       continue;

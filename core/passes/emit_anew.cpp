@@ -12,7 +12,7 @@ TensorId at(const std::vector<TensorId>& map, TensorId old) {
   return old == no_tensor ? no_tensor : map[static_cast<std::size_t>(old)];
 }
 
-/// `tensor` where `wish` lies: on every axis along which that is placed at all, since replicated is what nobody has asked for.
+/// `tensor` resharded to the placements of `wish`, but for axes on which that is replicated: there it stays as it is.
 TensorId moved(Builder& builder, TensorId tensor, const Tensor& wish) {
   Placements to = builder[tensor].placements;
   for (int axis = 0; axis < builder.program().mesh.axes(); ++axis) {
@@ -22,7 +22,7 @@ TensorId moved(Builder& builder, TensorId tensor, const Tensor& wish) {
   return builder.reshard(tensor, to);
 }
 
-/// An instruction as it was, with other inputs.
+/// Emits the same instruction with other inputs.
 std::vector<TensorId> emit_again(Builder& builder, const Program& old, const Instruction& i, std::vector<TensorId> inputs) {
   std::vector<std::string> names;
   for (TensorId output : i.outputs) names.push_back(output == no_tensor ? "" : old[output].name);

@@ -1,5 +1,5 @@
-// Emits a program's instructions once more, so that types, placements and the collectives between them follow from what its
-// inputs, parameters and constants have become.
+// Emits a program's instructions once more, so that types, placements and the collectives between them follow from its
+// changed inputs, parameters and constants.
 #pragma once
 
 #include <functional>

@@ -36,7 +36,7 @@ void count_expert_choices(Program& segment) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const TensorId statistics = segment.routers[static_cast<std::size_t>(row)].statistics;
     if (statistics == no_tensor) continue;
-    // At once: what adds up the statistics of routers may do so in their place.
+    // At once: an instruction that adds up the statistics of routers may overwrite them.
     inserter.after(def_use.producer(statistics), [&](Builder& builder) {
       builder.tag.inserted_by = who;
       counts =

@@ -1,4 +1,4 @@
-// How many choices of tokens fell on each expert, for people: the metric "expert_choices".
+// The number of tokens' choices of each expert: the metric "expert_choices".
 #pragma once
 
 #include "consist/export.h"

@@ -1,4 +1,4 @@
-// Which parameters a run trains (--freeze, --train-only).
+// The parameters that a run trains (--freeze, --train-only).
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct FreezeRequest {
   bool any() const noexcept { return !frozen.empty() || !trained.empty(); }
 };
 
-/// From the values of the two options, patterns separated by commas; "" is none. Throws UsageError for an empty pattern and where
-/// both are given.
+/// Parses the values of the two options, patterns separated by commas; "" is none. Throws UsageError for an empty pattern and
+/// where both are given.
 CONSIST_API FreezeRequest parse_freeze(const std::string& frozen, const std::string& trained);
 /// The option's value again.
 CONSIST_API std::string patterns_text(const std::vector<std::string>& patterns);

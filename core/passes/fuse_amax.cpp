@@ -8,7 +8,7 @@
 namespace consist {
 namespace {
 
-/// Where a tensor comes from.
+/// The output that makes a tensor.
 struct Maker {
   std::size_t instruction = 0;
   std::size_t output = 0;

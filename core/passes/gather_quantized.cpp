@@ -17,7 +17,7 @@ namespace {
 /// A tensor that is gathered to be quantized, by its instructions.
 struct Gathered {
   std::size_t gather = 0, amax = 0, quantize = 0;
-  TensorId part = no_tensor;  ///< what is gathered
+  TensorId part = no_tensor;  ///< the slice that is gathered
   AxisSet axes;
 };
 
@@ -47,7 +47,7 @@ class Rewriter {
       });
       at(g.amax).inputs[0] = g.part;
     }
-    // Inserting counts by the program as it was: what is replaced goes last.
+    // Positions of insertions are those of the original program: replaced instructions are removed last.
     inserter.apply();
     std::erase_if(program_.instructions, [](const Instruction& i) { return i.op == nullptr; });
   }
@@ -84,7 +84,7 @@ class Rewriter {
     return all;
   }
 
-  /// The part in 8-bit values, scaled by what column `column` of the amaxes holds; its descale is that of the old instruction.
+  /// The slice in 8-bit values, scaled by column `column` of the amaxes; its descale is that of the old instruction.
   TensorId quantize_part(Builder& b, const Gathered& g, TensorId amaxes, std::int64_t column, const Attributes& more) {
     Attributes attributes = more;
     for (const char* name : {"dtype", "tensor"}) attributes.set(name, at(g.quantize).attributes.string(name));
@@ -95,7 +95,7 @@ class Rewriter {
     return part;
   }
 
-  /// Replaces gather and quantize by a gather of the 8-bit part that `make` returns.
+  /// Replaces gather and quantize by a gather of the 8-bit slice that `make` returns.
   template <typename Make>
   void gather_instead(Inserter& inserter, const Gathered& g, const Make& make) {
     const TensorId whole = at(g.quantize).outputs[0], turned = at(g.quantize).outputs[1];
@@ -115,7 +115,7 @@ class Rewriter {
     at(g.gather).op = at(g.quantize).op = nullptr;
   }
 
-  /// Parts of states, which are there when the step begins. Returns their 8-bit parts.
+  /// Slices of states, which exist when the step begins. Returns their 8-bit slices.
   std::vector<TensorId> quantize_at_start(Inserter& inserter, AxisSet axes, const std::vector<Gathered>& weights) {
     for (const Gathered& w : weights) {
       if (program_[w.part].space != MemorySpace::host) continue;

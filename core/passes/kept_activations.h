@@ -1,4 +1,4 @@
-// What forward leaves for backward: the storages of activations, and when they are touched.
+// Activations that forward keeps for backward: their storages, and the instructions that touch them.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace consist {
 
-/// A storage of activations that nothing touches between forward and backward.
+/// A storage of activations that no instruction touches between forward and backward.
 struct Kept {
   TensorId storage = no_tensor;
   std::vector<TensorId> values;  ///< made in forward and read in backward; they lie in the storage beside each other
   std::vector<TensorId> later;   ///< made in the same storage in backward
-  /// The instruction of forward behind which it is written, on the queue of compute: where a message brings it, the first one
-  /// that reads it, since messages are asked for long before they come.
+  /// The instruction of forward behind which it is written, on the queue of compute: of a received one the first
+  /// instruction that reads it, since receives are posted long before messages arrive.
   InstructionId written = -1;
   InstructionId last_forward = -1;  ///< the last one that names it
   InstructionId first_use = -1;     ///< the first one of backward that does
@@ -24,8 +24,8 @@ struct Kept {
   std::int64_t bytes = 0;   ///< of the values, on this rank
 };
 
-/// Those of a step in the order of its instructions, in which micro-batches may alternate. Not what follows from parameters and
-/// constants alone, nor inputs, states and metrics.
+/// Finds those of a step in the order of its instructions, in which micro-batches may alternate. Leaves out tensors that follow
+/// from parameters and constants alone, inputs, states and metrics.
 std::vector<Kept> kept_activations(const Program& step);
 
 }  // namespace consist

@@ -61,7 +61,7 @@ class Delay {
   double seconds_of(const Op& collective, std::int64_t bytes, AxisSet axes) const {
     return costs_.transfer_seconds(collective, static_cast<double>(collective.bytes_sent(bytes, step_.mesh.size_of(axes))), axes);
   }
-  /// Until the gradient's parts are summed along the axes that another strategy reduces later, between replicas of them.
+  /// Seconds until the gradient's slices are summed along the axes that another strategy reduces later, between replicas.
   double seconds_of_rest(TensorId gradient) const {
     static const Op& all_reduce = registry().get("all_reduce");
     const AxisSet rest = axes_with(step_[gradient], Placement::partial(), step_.mesh.all_axes().without(reduction_.axes));
@@ -70,7 +70,7 @@ class Delay {
   }
 
   /// True if nothing between it and the end reads or writes its outputs, or writes its inputs. Recomputed inputs rule it out:
-  /// they are not there to be kept.
+  /// recomputation must not keep them.
   bool can_move(const Instruction& i) const {
     const auto none = [&](const std::vector<TensorId>& tensors, auto&& touched) {
       return std::none_of(tensors.begin(), tensors.end(), [&](TensorId id) { return id != no_tensor && touched(id); });

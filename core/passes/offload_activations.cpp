@@ -72,7 +72,7 @@ class Offloader {
   void insert() {
     Inserter inserter(program_);
     std::map<TensorId, std::vector<TensorId>> copies;  // on the host, by storage, in the order of its values
-    // In the order in which they leave, then in that in which they are wanted back: so the queues run them.
+    // In the order in which they leave, then in that in which they are read again: the queues run them so.
     std::sort(moves_.begin(), moves_.end(), leaves_before);
     for (const Move& move : moves_)
       inserter.after(move.kept.written, [&](Builder& builder) { copies[move.kept.storage] = copy_out(builder, move.kept); });
@@ -109,7 +109,7 @@ class Offloader {
     return copies;
   }
 
-  /// Into a storage of its own, where the values lie as they lay, with all that backward makes in their place.
+  /// Copies back into a storage of its own, with the same offsets, and moves all that backward makes in their memory there.
   void copy_back(Builder& builder, const Kept& kept, const std::vector<TensorId>& copies, std::map<TensorId, TensorId>& back) {
     builder.tag = program_.instructions[static_cast<std::size_t>(kept.first_use)].tag;
     builder.tag.inserted_by = offload_name;
@@ -138,7 +138,7 @@ class Offloader {
   Program& program_;
   const OffloadRequest& request_;
   std::vector<Move> moves_;
-  std::int64_t most_bytes_ = 0;  // that may be on their way
+  std::int64_t most_bytes_ = 0;  // that may be in flight
 };
 
 }  // namespace

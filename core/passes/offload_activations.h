@@ -9,10 +9,10 @@
 
 namespace consist {
 
-/// Who inserted the copies, in their tags.
+/// The author of the copies, in their tags.
 inline constexpr const char* offload_name = "offload";
 
-/// Which layers' activations go to the host until backward.
+/// The layers whose activations wait on the host until backward.
 struct OffloadRequest {
   bool on = false;
   int first_layer = 0;  ///< of these transformer layers, both ends included; last_layer -1: to the last one
@@ -30,10 +30,10 @@ CONSIST_API std::string text_of(const OffloadRequest& request);
 /// Works on the whole step, all micro-batches in their order, in front of the optimizer. Activations that forward leaves for the
 /// backward part of the requested layers are copied to the host behind the instruction that wrote them last, and back ahead of
 /// their first reader in backward, on the queues of copies. By the cost model a copy begins as late as it can to end in time. At
-/// most two layers' worth is in flight in each direction, what is back and not yet read included. A tensor comes back to where it
-/// lay, strides included, so that the same kernels read it: values do not change by a bit. It stays on the device where it is
-/// needed again at once (of the last layer), where copies would not end by then, and where it is among the smallest tensors that
-/// make 1% of a layer's. Recomputed activations are not kept, so that they are not copied.
+/// most two layers' worth is in flight in each direction, activations that are back and not yet read included. A tensor comes
+/// back to where it lay, strides included, so that the same kernels read it: values do not change by a bit. It stays on the
+/// device where it is needed again at once (of the last layer), where copies would not end by then, and where it is among the
+/// smallest tensors that make 1% of a layer's. Recomputed activations are not kept, so that they are not copied.
 ///
 /// Throws UsageError where nothing is moved, unless ranks have programs of their own (Program::stage_axis).
 CONSIST_API void offload_activations(Program& program, const OffloadRequest& request);

@@ -45,20 +45,20 @@ std::vector<std::int16_t> layers_of_gradients(const Program& program) {
   return layers;
 }
 
-/// Makes a value that only some ranks of the stage axis have, or each a part of, one to be summed over the axis.
+/// Makes a value that only some ranks of the stage axis have, or each a summand of, one to be summed over the axis.
 void sum_over_stages(Program& program, TensorId tensor) {
   if (program.stage_axis >= 0) program[tensor].placements[program.stage_axis] = Placement::partial();
 }
 
-/// The zero that a rank adds to a sum over the stages if it has no part of that sum.
+/// The zero that a rank adds to a sum over the stages if it has no summand of it.
 TensorId nothing(Builder& builder, const std::string& name) {
   if (builder.program().stage_axis < 0) throw ProgramError("the program has no " + name);
   const TensorId zero = builder.constant("no_" + name, {}, [](std::span<float> out) { out[0] = 0; });
   return builder.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}}, name);  // a copy, to be summed in place
 }
 
-/// By parameter, whether its gradient is still on its way between ranks when compute has nothing left in front of the optimizer:
-/// by estimate.
+/// Estimates for each parameter if its gradient is still in flight between ranks when compute has nothing left to do before the
+/// optimizer.
 std::vector<bool> find_late_gradients(const Program& program) {
   const CostModel& costs = costs_of(program);
   double computed = 0;                 // seconds from the start of the step
@@ -84,13 +84,13 @@ std::vector<bool> find_late_gradients(const Program& program) {
   return late;
 }
 
-/// A gradient, and whether find_late_gradients() says so.
+/// A gradient, and true if find_late_gradients() says so.
 struct Summand {
   TensorId gradient = no_tensor;
   bool late = false;
 };
 
-/// Squares that are there are added up while others are still on their way, unless that is a matter of a few launches.
+/// Squares of gradients that are complete are added up while others are in flight, unless that saves a few launches only.
 TensorId sum_of_squares(Builder& builder, std::span<const Summand> summands) {
   constexpr double worth_it = 50e-6;  // seconds
   double bytes = 0;
@@ -137,8 +137,8 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
 
 namespace {
 
-/// Makes a count of each micro-batch's rank the metric `name`: the sum over all micro-batches and ranks. Of no_tensor, and of what is
-/// one already, nothing.
+/// Makes a count of each micro-batch and rank the metric `name`: the sum over all micro-batches and ranks. Does nothing for
+/// no_tensor and for a metric.
 TensorId sum_as_metric(Program& program, Builder& builder, TensorId& count, const char* name) {
   if (count == no_tensor || program[count].role == Role::metric) return count;
   sum_over_stages(program, count);
@@ -152,24 +152,24 @@ TensorId count_of_all(Program& program, Builder& builder) {
   return sum_as_metric(program, builder, program.loss_count, "loss_count");
 }
 
-/// How many rows had no room at their experts; no_tensor where there is always room.
+/// The number of rows beyond the experts' capacity; no_tensor where it always suffices.
 TensorId overflow_of_all(Program& program, Builder& builder) {
   return sum_as_metric(program, builder, program.overflow, "overflow");
 }
 
-/// How many choices fell on each expert, of every router; no_tensor without any.
+/// The number of choices of each expert, for every router; no_tensor without routers.
 void sum_expert_choices(Program& program, Builder& builder) {
   sum_as_metric(program, builder, program.expert_choices, "expert_choices");
 }
 
-/// x times targets/count, or its square: what was divided by all targets is divided by those that count.
+/// x times targets/count, or its square: x was divided by all targets and is to be divided by those that count.
 TensorId per_target(Builder& builder, TensorId x, TensorId count, double targets, std::int64_t power) {
   if (count == no_tensor) return x;
   return builder.emit_one("per_target", {x, count}, {{"targets", targets}, {"power", power}}, builder[x].name);
 }
 
-/// The metric "aux_loss": the sum of the auxiliary losses, of which there may be none. What they are divided by is what the loss
-/// is.
+/// The metric "aux_loss": the sum of the auxiliary losses, of which there may be none. They are divided by the divisor of the
+/// loss.
 void append_auxiliary_loss(Program& program, Builder& builder, double targets) {
   TensorId sum = no_tensor;
   for (TensorId loss : program.auxiliary_losses) {
@@ -211,7 +211,7 @@ void append_stop_requests(Program& program, Builder& builder) {
 
 namespace {
 
-/// Makes the gradients whole, and the masters and states beside them.
+/// Reduces the gradients that are still partial, and makes the masters and states.
 void make_states(Program& program, Builder& builder, const DTypes& dtypes, const Optimizer& optimizer) {
   for (Parameter& p : program.parameters) {
     if (p.gradient == no_tensor) continue;
@@ -234,7 +234,7 @@ UpdatedParameter updated(const Parameter& p) {
   return u;
 }
 
-/// A parameter that is not written would keep its initial value in silence.
+/// Checks that the optimizer writes every parameter: others would silently keep their initial values.
 void check_updates(const Program& program, InstructionId first) {
   std::vector<bool> written(program.tensors.size(), false);
   for (auto i = static_cast<std::size_t>(first); i < program.instructions.size(); ++i) {

@@ -1,4 +1,4 @@
-// The optimizer part of the step: whatever reduction of gradients is still due, global gradient clipping, the updates.
+// The optimizer part of the step: reductions of gradients that are still partial, global gradient clipping, the updates.
 #pragma once
 
 #include "consist/optimizer.h"
@@ -17,7 +17,7 @@ struct OptimizerSettings {
 /// do), the inputs "optimizer_scalars" (Optimizer::write_scalars()) and "stop_requests" (a scalar of each rank), and the
 /// replicated metrics "loss", "grad_norm" and "stop" (the stop requests' sum). `targets`: those of the step over all ranks, by
 /// which the loss was divided; where a mask decides which count (Program::loss_count), loss and gradients become means over
-/// those, and the metric "loss_count" says how many. Throws ProgramError that names what the optimizer did not do.
+/// those, and the metric "loss_count" says how many. Throws ProgramError that names the tensor that the optimizer did not update.
 CONSIST_API void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& optimizer,
                                   const OptimizerSettings& settings, double targets);
 

@@ -80,7 +80,7 @@ class Packer {
     return groups;
   }
 
-  /// Gradients of one x that are added up one behind the other.
+  /// Gradients of one x that are added up one after the other.
   std::vector<Group> find_chains() const {
     std::vector<Group> chains;
     std::vector<bool> inside(program_.instructions.size(), false);
@@ -193,7 +193,7 @@ class Packer {
     arrangement_.put_behind_each_other(weights);
     arrangement_.put_side_by_side(gradients);
     const TensorId dx = at(run.back()).outputs[0];
-    // Of the sums in between nothing is left: the memory is that of the last.
+    // The sums in between are gone: the memory is that of the last.
     if (program_[dx].storage == at(run.front()).outputs[0]) arrangement_.make_owner(dx);
     replace(run, input(run[0], input_grad_sum), gradients, weights, {dx});
   }
@@ -242,7 +242,7 @@ class Packer {
   }
 
   void rotate_in_place() {
-    std::map<TensorId, Group> rotations;  // by the storage of what they make, whose parts some make
+    std::map<TensorId, Group> rotations;  // by the storage of their outputs, which may be slices of it
     for (std::size_t position = 0; position < program_.instructions.size(); ++position) {
       const auto i = static_cast<InstructionId>(position);
       if (dropped_[position]) continue;

@@ -6,13 +6,13 @@
 namespace consist {
 
 /// q, k and v (gate and up) of one x: one product forward, one for the gradient of x instead of a chain of sums into it, one for
-/// the gradients of the weights. What is to be multiplied at once must be one matrix, so memory is arranged: weights (and their
-/// gradients) lie one behind the other, results (and their gradients) are views of one tensor. Each of the three is done where
-/// - no strategy has put the weights or gradients elsewhere, in another order or in a part only;
+/// the gradients of the weights. Matrices that are multiplied at once must be one matrix, so memory is arranged: weights (and
+/// their gradients) lie one behind the other, results (and their gradients) are views of one tensor. Each of these is done where
+/// - no strategy has put the weights or gradients elsewhere, in another order or in a slice only;
 /// - every instruction that reads or writes the views takes them (Op::takes_strided_view, makes_strided_view);
 /// - sizes are such that alignment leaves no gaps (weights: tensor_alignment, views: column_alignment);
-/// - nothing in between depends on a part of it, and no collective stands between gradients of weights, which a strategy may have
-///   put there to hide it.
+/// - no instruction in between depends on one of them, and no collective stands between gradients of weights: a strategy may have
+///   put it there to overlap with them.
 /// The rest stays as it was. Rotary embeddings between a product and attention then work in place where they can, so that views
 /// without further readers are not kept for those beside them. Runs after the strategies' schedule, before the optimizer is
 /// appended.

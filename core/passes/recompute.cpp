@@ -86,8 +86,8 @@ class Recomputer {
     }
   }
 
-  /// Not what writes states or metrics, not what updates in place a value that is gone by then, and not what moves another
-  /// layer's output to where this layer needs it: repeated, it would keep that output as well.
+  /// True unless the instruction writes states or metrics, updates in place a value that is gone by then, or reshards another
+  /// layer's output for this layer: repeated, it would keep that output as well.
   bool can_repeat(const Instruction& i) const {
     if (i.op->changes_placement() &&
         std::none_of(i.inputs.begin(), i.inputs.end(), [&](TensorId id) { return is_of_layer(id, i.tag.layer); }))

@@ -9,7 +9,7 @@
 
 namespace consist {
 
-/// Who inserted the repeated instructions, in their tags.
+/// The author of the repeated instructions, in their tags.
 inline constexpr const char* recompute_name = "recompute";
 
 /// Outputs that backward recomputes rather than keeps.
@@ -32,9 +32,9 @@ CONSIST_API std::string layers_text(const RecomputeRequest& request);
 /// Works on the step of one micro-batch, behind differentiate(). Forward instructions whose outputs backward reads are emitted
 /// once more right before the first reader (phase backward, inserted by "recompute"), on tensors of their own, so that the
 /// originals die in forward. The copies run the same kernels on the same values: losses do not change by a bit. Collectives
-/// between activations are repeated too; what is made of weights alone is not, nor what writes a state. Where all of a layer is
-/// recomputed, one tensor of it is kept: the residual stream that enters it (an rms_norm whose sum is kept is repeated on the
-/// sum). Throws UsageError for layers that the model lacks and for ops that none of the layers has.
+/// between activations are repeated too; instructions on weights alone are not, nor those that write a state. Where all of a
+/// layer is recomputed, one tensor of it is kept: the residual stream that enters it (an rms_norm whose sum is kept is repeated
+/// on the sum). Throws UsageError for layers that the model lacks and for ops that none of the layers has.
 CONSIST_API void recompute(Program& program, const RecomputeRequest& request);
 
 }  // namespace consist

@@ -10,7 +10,7 @@
 namespace consist {
 
 void record_amaxes(Program& program) {
-  std::map<TensorId, std::vector<TensorId>> found;  // by history: what this step's instructions found
+  std::map<TensorId, std::vector<TensorId>> found;  // by history: the amaxes of this step's instructions
   for (const Instruction& i : program.instructions) {
     if (i.op->quantizes() && scaling_of(i.attributes) == Scaling::delayed) found[i.inputs[1]].push_back(i.outputs[3]);
   }

@@ -25,7 +25,7 @@ bool sends(const Instruction& i) {
   return i.attributes.has("ranks");
 }
 
-/// The rows, or tokens, that an instruction has room for on this rank. How many had none is its last output.
+/// The capacity of an instruction on this rank, in rows or tokens. Its last output is the number of those beyond it.
 std::int64_t room_of(const Program& program, const Instruction& i) {
   const Shape rows = program.local(i.outputs.front());
   return rows[rows.rank() - 2];
@@ -67,7 +67,7 @@ void sum_overflow(Program& segment) {
   const std::size_t count = segment.instructions.size();
   for (std::size_t at = 0; at < count; ++at) {
     const Instruction& i = segment.instructions[at];
-    if (!has_limit(i) || i.tag.phase != Phase::forward) continue;  // what is made again for backward counts once
+    if (!has_limit(i) || i.tag.phase != Phase::forward) continue;  // recomputed instructions count once
     const TensorId here = i.outputs.back();
     last = static_cast<InstructionId>(at);
     const auto known = std::ranges::find(sums, segment[here].placements, &std::pair<Placements, TensorId>::first);

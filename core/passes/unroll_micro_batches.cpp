@@ -164,7 +164,7 @@ class Repeater {
     TensorId storage;
     TensorId in_segment;  ///< the final value as the one-micro-batch program named it
     TensorId value;       ///< the final value of the newest micro-batch
-    bool apart;           ///< what is written first is placed otherwise than the final value, to which it cannot be added
+    bool apart;           ///< the first value written has other placements than the final one and cannot be added to it
   };
   const Sum& sum_of(TensorId storage) const { return sums_[static_cast<std::size_t>(sum_of_[index(storage)])]; }
 
@@ -173,7 +173,7 @@ class Repeater {
   std::size_t tensors_;
   DefUse def_use_;  // of the segment
   std::vector<bool> gradient_storage_;
-  std::vector<TensorId> places_;  // storages of activations that no instruction makes: parts of a tensor lie in them
+  std::vector<TensorId> places_;  // storages of activations that no instruction makes: slices of a tensor lie in them
   std::vector<TensorId> map_;     // of the micro-batch being made: tensors of the segment to their copies
   std::vector<Sum> sums_;         // one per trained parameter
   std::vector<int> sum_of_;       // by storage

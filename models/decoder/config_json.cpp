@@ -109,7 +109,7 @@ bool has_experts(const Fields& f, const Variant& variant) {
   return count_of_experts(f, variant) != 0;
 }
 
-/// Which layers have experts, and what else transformers reads of them.
+/// The layers with experts, and the other fields that transformers reads of them.
 void parse_mixture(const Fields& f, const Variant& variant, Config& c) {
   if (!has_experts(f, variant)) return;
   MixtureConfig& m = c.mixture;
@@ -186,7 +186,7 @@ void refuse_unknown_computation(const Fields& f, const Variant& variant) {
   }
 }
 
-/// Which layers attend within a window, as transformers 4.57 reads it: where "use_sliding_window" is true, those that
+/// The layers that attend within a window, as transformers 4.57 reads it: where "use_sliding_window" is true, those that
 /// "layer_types" names, without such a list those from "max_window_layers" on.
 void parse_windows(const Fields& f, const Variant& variant, Config& c) {
   std::vector<bool> windowed;

@@ -108,10 +108,10 @@ layers::Mixed experts(Builder& b, const Weights& w, const Config& c, TensorId x)
 void train_routers(Builder& b, const Config& c, TensorId statistics, TensorId targets, double loss_scale) {
   const MixtureConfig& m = c.mixture;
   const auto tokens = static_cast<double>(b[targets].shape.elements()), seen = tokens * static_cast<double>(m.layers());
-  // Not Program::loss_count, of which each rank keeps its part until the step's end: this one is summed over ranks at once.
+  // Not Program::loss_count, of which each rank keeps its summand until the step's end: this one is summed over ranks at once.
   const TensorId count =
       b.program().loss_count == no_tensor ? no_tensor : b.emit_one("count_targets", {targets}, {}, "aux_loss.count");
-  // 1 over the number of those that are summed; of targets that count, what is left to be multiplied by their number.
+  // 1 over the number of tokens that are summed; where targets are masked, without the factor of those that count.
   const double of_micro_batch = count == no_tensor ? loss_scale * tokens : loss_scale;
   const double balance = m.trains_balance ? m.balance : 0;
   layers::add_balance_loss(b, statistics, of_micro_batch * balance * static_cast<double>(m.experts) / (seen * seen),
@@ -183,7 +183,7 @@ ModelSizes Decoder::sizes() const {
   const MixtureConfig& m = c.mixture;
   const std::int64_t attention_matrices = c.hidden * (2 * q + 2 * kv), expert = 3 * c.hidden * m.ffn, sparse = m.layers(),
                      dense_matrices = (c.layers - sparse) * 3 * c.hidden * c.ffn, router_matrices = sparse * c.hidden * m.experts;
-  // Those of all experts, and those that a token meets.
+  // Parameters of all experts, and of those that one token uses.
   const std::int64_t matrices = c.layers * attention_matrices + dense_matrices + router_matrices + sparse * m.experts * expert,
                      active = c.layers * attention_matrices + dense_matrices + router_matrices + sparse * m.choices * expert;
   const std::int64_t layer_vectors = 2 * c.hidden + (c.qkv_bias ? q + 2 * kv : 0) + (c.qk_norm ? 2 * c.head_dim : 0);

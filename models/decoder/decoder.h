@@ -10,7 +10,7 @@
 
 namespace consist::decoder {
 
-/// How rope's frequencies are changed for longer contexts; field names as in config.json.
+/// Changes of rope's frequencies for longer contexts; field names as in config.json.
 struct RopeScaling {
   enum class Kind { none, linear, llama3 };
   Kind kind = Kind::none;
@@ -31,16 +31,16 @@ struct MixtureConfig {
   double balance = 0;
   bool trains_balance = false;
   double z = 0;              ///< weight of the routers' z-loss, as config.json's router_z_loss_coef; 0: it is not trained on
-  std::vector<bool> sparse;  ///< which layers are such; as many as layers
+  std::vector<bool> sparse;  ///< by layer: it has experts; as many as layers
   enum class Names { qwen3, mixtral };
   Names names = Names::qwen3;  ///< of weights and of fields in config.json
 
   bool any() const noexcept { return experts != 0; }
   bool at(std::int64_t layer) const { return any() && sparse.at(static_cast<std::size_t>(layer)); }
-  std::int64_t layers() const;  ///< how many are
+  std::int64_t layers() const;  ///< number of layers with experts
 };
 
-/// Everything that tells one of these models from another.
+/// The configuration of one of these models.
 struct Config {
   std::string architecture = "LlamaForCausalLM";
   std::string model_type = "llama";
@@ -60,7 +60,7 @@ struct Config {
   bool qkv_bias = false;       ///< Qwen2
   bool qk_norm = false;        ///< Qwen3
   std::int64_t window = 0;     ///< positions that attention sees in windowed layers; 0: there are none
-  std::vector<bool> windowed;  ///< which layers are; as many as layers where `window` is not 0
+  std::vector<bool> windowed;  ///< by layer: it has the window; as many as layers where `window` is not 0
   MixtureConfig mixture;
   std::optional<std::int64_t> pad_token;  ///< as config.json has it: its row of the embedding gets no gradient; -1: the last row
   // Not used in training. An exported folder hands them on, so that generation from it stops where it did.

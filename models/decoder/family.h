@@ -1,4 +1,4 @@
-// A family of presets as a Model: what llama and qwen have in common as plugins.
+// A family of presets as a Model: the code that llama, qwen and mixtral share as plugins.
 #pragma once
 
 #include <memory>

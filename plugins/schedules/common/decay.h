@@ -1,4 +1,4 @@
-// What the schedules with a warm-up and one decay share.
+// Code that the schedules with a warm-up and one decay share.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace consist::schedules {
 
-/// Which point of a schedule a step has.
+/// The point of a schedule at which a step is.
 class Counting {
  public:
   explicit Counting(const Options& options) : late_(options.text("counting") == "deepspeed") {}
@@ -33,7 +33,7 @@ inline double done_of(std::int64_t point, std::int64_t length) noexcept {
   return std::clamp(static_cast<double>(point) / static_cast<double>(std::max<std::int64_t>(length, 1)), 0.0, 1.0);
 }
 
-/// At which step a decay has ended, of a run of `steps` steps: the option decay-until, or the run's end.
+/// The step at which a decay has ended, in a run of `steps` steps: the option decay-until, or the run's end.
 class DecayEnd {
  public:
   explicit DecayEnd(const Options& options) : until_(options.integer("decay-until")) {}
@@ -43,7 +43,7 @@ class DecayEnd {
   std::int64_t until_;
 };
 
-/// `peak` times what is left, 0..1, above the share `last` of the peak at which a decay ends.
+/// The rate with `left`, 0..1, of the way from `peak` down to the share `last` of the peak still to go.
 inline double decayed(double peak, double last, double left) noexcept {
   return peak * (last + (1.0 - last) * left);
 }

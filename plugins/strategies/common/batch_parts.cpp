@@ -13,7 +13,7 @@
 namespace consist::strategies {
 namespace {
 
-/// Parts are to an op's placement rule what ranks along an axis are; no mesh has so many axes.
+/// An axis that stands for the slices in ops' placement rules; no mesh has so many axes.
 constexpr int axis_of_parts = AxisSet::max_axes - 1;
 constexpr Placement by_sequences = Placement::shard(0);
 
@@ -21,12 +21,12 @@ struct Uncuttable {
   std::string why;
 };
 
-/// The room of an op that dispatches tokens, for one of `parts`.
+/// The capacity of an op that dispatches tokens, for one of `parts` slices.
 void divide_room(Attributes& attributes, const Mesh& mesh, std::int64_t parts) {
   const std::int64_t rows = attributes.integer("rows");
   if (!attributes.has("axis")) return attributes.set("rows", rows / parts);  // every row has a place
   const auto divided = [](std::int64_t all, std::int64_t by) { return (all + by - 1) / by; };
-  const std::int64_t ranks = mesh.ranks() / attributes.integer_or("ranks", 1);  // that share the room
+  const std::int64_t ranks = mesh.ranks() / attributes.integer_or("ranks", 1);  // that share the capacity
   std::int64_t room = rounded_room(divided(rows, parts), ranks);
   if (attributes.has("most_rows")) {
     const std::int64_t most = divided(attributes.integer("most_rows"), parts * ranks) * ranks;
@@ -73,9 +73,9 @@ class Cutter {
   }
 
  private:
-  /// A tensor of the whole program that is in parts.
+  /// A tensor of the uncut program that is in slices.
   struct Value {
-    Placement lies;               ///< along the axis of parts
+    Placement lies;               ///< along the axis of slices
     std::vector<TensorId> parts;  ///< none yet: an input, whose views are made for its first reader
     Tag tag;                      ///< of what makes it
   };
@@ -111,7 +111,7 @@ class Cutter {
     const auto found = values_.find(id);
     if (found == values_.end()) return id;
     const Value& value = found->second;
-    if (value.parts.empty()) return id;  // an input that nothing has read in parts
+    if (value.parts.empty()) return id;  // an input that nothing has read in slices
     builder_.tag = value.tag;
     builder_.tag.inserted_by = who_;
     const TensorId joined = value.lies.is_partial() ? sum(value) : join(id, value);
@@ -126,7 +126,7 @@ class Cutter {
     return all;
   }
 
-  /// Parts move into one storage, one behind the other.
+  /// Moves slices into one storage, one behind the other.
   TensorId join(TensorId id, const Value& value) {
     if (!value.lies.is_shard(0) || made_[value.parts.front()].role == Role::input)
       throw Uncuttable{"'" + whole_[id].name + "' is read in one piece within the layers"};
@@ -148,7 +148,7 @@ class Cutter {
     return builder_.emit_one("join", value.parts, {{"dim", std::int64_t{0}}}, whole_[id].name);
   }
 
-  /// Values of `id` in parts that lie as `wanted`.
+  /// The slices of `id` with placement `wanted`.
   const std::vector<TensorId>& parts_of(TensorId id, Placement wanted, const Instruction& reader) {
     Value& value = values_[id];
     if (value.parts.empty()) {
@@ -173,7 +173,7 @@ class Cutter {
   }
   static std::string name_of_part(const std::string& of, std::size_t k) { return of + ".part" + std::to_string(k); }
 
-  /// How inputs and outputs of `i` lie along the axis of parts.
+  /// Placements of inputs and outputs of `i` along the axis of slices.
   AxisSharding rule(const Instruction& i) const {
     AxisSharding along{.inputs = {}, .outputs = {}, .axis = axis_of_parts};
     Types types(i.inputs.size());
@@ -212,7 +212,7 @@ class Cutter {
       }
     }
     for (std::size_t k = 0; k < of_part.size(); ++k) emit_part(i, std::move(of_part[k]), along, k);
-    for (const Router& router : whole_.routers) {  // what is known of a choice is known of all tokens
+    for (const Router& router : whole_.routers) {  // statistics of choices are those of all tokens
       if (std::ranges::count(i.outputs, router.statistics) != 0) whole_value(router.statistics);
     }
   }
@@ -260,7 +260,7 @@ class Cutter {
   const char* who_;
   std::size_t last_of_layers_ = 0;
   std::map<TensorId, Value> values_;     // by tensor of the whole program
-  std::map<TensorId, TensorId> joined_;  // those that were made whole again, under which name
+  std::map<TensorId, TensorId> joined_;  // the tensors that slices were joined to
 };
 
 }  // namespace

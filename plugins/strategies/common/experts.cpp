@@ -30,13 +30,13 @@ void divide_weights(Tensor& weights, const Mesh& mesh, AxisSet axes, const std::
   weights.placements.set(axes, Placement::shard(0));
 }
 
-/// Rows over all ranks where `choices` fall on experts. With a capacity as large as there are ranks each has room for all.
+/// Capacity in rows over all ranks for `choices` of experts. With a factor of the number of ranks, each can take all.
 std::int64_t room_of(double capacity, std::int64_t choices, const Mesh& mesh) {
   const double useful = std::min(capacity, static_cast<double>(mesh.ranks()));
   return rounded_room(static_cast<std::int64_t>(std::ceil(useful * static_cast<double>(choices))), mesh.ranks());
 }
 
-/// Attribute of what dispatches tokens, until it has its room: the capacity that a strategy of one rank was given.
+/// Attribute of ops that dispatch tokens, until their capacity is set: the factor that a strategy of one rank was given.
 constexpr const char* stated = "capacity";
 
 void forget_capacity(Attributes& attributes) {
@@ -60,7 +60,7 @@ void give_room(Attributes& attributes, AxisSet axes, std::optional<double> capac
   forget_capacity(attributes);
 }
 
-/// Who has said before how much room there is, behind "another strategy"; empty if nobody has.
+/// The strategy that has set the capacity before, behind "another strategy"; empty if none has.
 std::string said_by_others(const Attributes& attributes, const Mesh& mesh) {
   if (attributes.has("axis")) return " divides experts as well (over " + mesh.text(attributes.axes("axis")) + ") and says how much room they have";
   return attributes.has(stated) ? ", of one rank, says how much room experts have" : "";
@@ -83,7 +83,7 @@ bool divide_experts(Program& forward, AxisSet axes, std::optional<double> capaci
     if (const int weights = i.op->expert_weights(); weights >= 0 && !axes.empty())
       divide_weights(forward[i.inputs[static_cast<std::size_t>(weights)]], forward.mesh, axes, who, otherwise);
     if (!i.op->dispatches_tokens() || i.attributes.has("ranks"))
-      continue;  // which sends tokens along the axes of whoever put it there
+      continue;  // which sends tokens along the axes of the strategy that inserted it
     any = true;
     if (const std::string others = said_by_others(i.attributes, forward.mesh); capacity && !others.empty()) {
       throw UsageError("--" + std::string(who) + ".capacity is given, but another strategy" + others + "; state the capacity there");

@@ -1,4 +1,4 @@
-// Experts that ranks share, by whichever strategies: who has which, and for how many rows of tokens there is room.
+// Experts that ranks share, by any strategies: the experts of each rank, and its capacity in rows of tokens.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace consist::strategies {
 
-/// Rows that a rank has room for where nobody says how many, as a multiple of what each would have if all had the same.
+/// Default capacity of a rank, as a multiple of the rows that each would have if all had the same.
 constexpr double usual_capacity = 1.25;
 
-/// The option by which the user says so, of a strategy that divides experts where its option "experts" is "divided".
+/// The option that sets it, for a strategy that shards experts where its option "experts" is "divided".
 inline constexpr OptionSpec capacity_option{
     "capacity",
     OptionKind::real,
@@ -21,7 +21,7 @@ inline constexpr OptionSpec capacity_option{
     "--ep.capacity where ep is there, too, else 1.25",
     "0..",
     "experts=divided"};
-/// The same of a strategy that always divides them.
+/// The same for a strategy that always shards them.
 inline constexpr OptionSpec capacity_option_of_all{
     "capacity",  OptionKind::real,
     "1.25",      "rows that a rank has room for at its experts, as a multiple of what each would have if all had the same",
@@ -31,20 +31,20 @@ inline constexpr OptionSpec capacity_option_of_all{
 /// Returns the value of such an option; nothing where it was not given and has no default.
 std::optional<double> capacity_of(const Options& options);
 
-/// How a strategy with this capacity is called where it has one rank: what the user says of the room holds for all that divide
+/// Treatment of a strategy with this capacity on one rank: the user's capacity holds for all strategies that shard
 /// experts.
 OnOneRank on_one_rank(std::optional<double> capacity);
 
-/// Divides the weights of all experts over `axes`, the strategy `who`'s, and adds these to the axes along which tokens are
-/// dispatched; other strategies may have divided experts along theirs before. `capacity`: a multiple as above. A program has one
-/// room: the strategy that comes first states it (usual_capacity without a value), later ones leave theirs out. `otherwise`: what
+/// Shards the weights of all experts over `axes`, the strategy `who`'s, and adds these to the axes along which tokens are
+/// dispatched; other strategies may have sharded experts along theirs before. `capacity`: a multiple as above. A program has one
+/// capacity: the first strategy sets it (usual_capacity without a value), later ones leave theirs out. `otherwise`: what
 /// the user may do instead where the number of experts does not divide by the ranks; behind "choose a size for tp-sp that does".
-/// Without `axes`, on one rank, nothing is divided, and the capacity is that of the strategy that divides experts next.
-/// Returns whether there are experts. Throws UsageError where they do not divide, have been changed by others, or where a later
+/// Without `axes`, on one rank, nothing is sharded, and the capacity is that of the strategy that shards experts next.
+/// Returns true if there are experts. Throws UsageError where they do not divide, have been changed by others, or where a later
 /// strategy has a capacity. `forward` has not been placed yet.
 bool divide_experts(Program& forward, AxisSet axes, std::optional<double> capacity, const char* who, const char* otherwise = "");
 
-/// For add_passes() of a strategy that has no axes: takes back the capacity that divide_experts() was given, if nobody divided
+/// For add_passes() of a strategy that has no axes: removes the capacity that divide_experts() was given, if no strategy sharded
 /// experts.
 void add_pass_that_forgets_room(PassList& passes, const char* who);
 

@@ -22,7 +22,7 @@ void gather_again(Program& step, int axis) {
       const auto gather = gather_of.find(input);
       if (gather == gather_of.end()) continue;
       if (forward) read_in_forward.insert(input);
-      if (forward || !read_in_forward.contains(input)) continue;  // what only backward reads is not kept for it
+      if (forward || !read_in_forward.contains(input)) continue;  // only backward reads it, so that it is not kept
       if (!gathered_again.contains(input)) {
         Instruction made = gathers[gather->second];
         for (TensorId& output : made.outputs) {
@@ -37,7 +37,7 @@ void gather_again(Program& step, int axis) {
       }
       input = gathered_again.at(input);
     }
-    // Along the sequence: other gathers are not of activations that a rank has a part of.
+    // Along the sequence: other gathers are not of activations that a rank has a slice of.
     if (forward && i.op->movement() == Movement::all_gather && i.queue.axes() == axis && i.attributes.integer("dim") == 1) {
       for (TensorId output : i.outputs) gather_of.emplace(output, gathers.size());
       gathers.push_back(i);

@@ -60,8 +60,8 @@ class Hold {
     const auto found = travelling_.find(storage_of(read));
     if (found == travelling_.end()) return;
     std::erase_if(found->second, [&](Travelling& collective) {
-      if (!extents_overlap(step_, read, collective.outputs[0])) return false;  // another part of the same tensor
-      // What is read again, here or later, keeps its memory anyway.
+      if (!extents_overlap(step_, read, collective.outputs[0])) return false;  // another slice of the same tensor
+      // A tensor that is read again, here or later, keeps its memory anyway.
       std::erase_if(collective.inputs, [&](TensorId id) {
         return last_[static_cast<std::size_t>(storage_of(id))] >= static_cast<InstructionId>(reader);
       });
@@ -76,7 +76,7 @@ class Hold {
   Held held_;
   std::size_t before_ = 0;                                  // the instruction before, views left out
   std::vector<InstructionId> last_;                         // by storage: the last instruction that touches it
-  std::map<TensorId, std::vector<Travelling>> travelling_;  // by the storage of what the collective makes first
+  std::map<TensorId, std::vector<Travelling>> travelling_;  // by the storage of the collective's first output
   std::vector<Release> releases_;
 };
 

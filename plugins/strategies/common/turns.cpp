@@ -11,13 +11,13 @@
 namespace consist::strategies {
 namespace {
 
-constexpr int of_all = -1;  // an instruction that belongs to no part, or to several
+constexpr int of_all = -1;  // an instruction that belongs to no slice, or to several
 
 bool is_between_stages(const Instruction& i) {
   return i.op->movement() == Movement::send || i.op->movement() == Movement::receive;
 }
 
-/// Which part of the batch each instruction of a step works on. A mistake costs time alone: order follows from memory.
+/// The slice of the batch that each instruction of a step works on. A mistake costs time alone: order follows from memory.
 class Labels {
  public:
   explicit Labels(const Program& step) : of_tensor_(step.tensors.size(), of_all) {
@@ -37,7 +37,7 @@ class Labels {
       for (std::size_t k = 0; k < i.outputs.size(); ++k) of_tensor_[at(i.outputs[k])] = static_cast<int>(k);
       return of_all;
     }
-    // Stages hand on the parts of a tensor one behind the other.
+    // Stages send the slices of a tensor one after the other.
     if (i.op->movement() == Movement::receive && step[i.outputs[0]].shape.rank() > 1)
       return of_tensor_[at(i.outputs[0])] = received_++ % parts_;
     std::vector<bool> added_to(i.inputs.size(), false);
@@ -65,7 +65,7 @@ class Labels {
   std::vector<int> of_tensor_, of_instruction_;
 };
 
-/// A stretch of the step, of one phase of one micro-batch and stage.
+/// Consecutive instructions of a step, of one phase of one micro-batch and stage.
 class Stretch {
  public:
   /// Instructions `first` to before `end` of the step.
@@ -90,7 +90,7 @@ class Stretch {
     find_dependencies();
   }
 
-  /// The stretch's instructions, as places in the step.
+  /// Its instructions, as indices in the step.
   std::vector<std::size_t> run() {
     emit_passed();
     std::size_t turn = 0, in_vain = 0;
@@ -142,7 +142,7 @@ class Stretch {
     }
   }
 
-  /// Emits what the part can compute until it would wait for a message that nothing has run beside. Whether that was anything.
+  /// Emits what the slice can compute until it would wait for a message that nothing has overlapped. True if it emitted any.
   bool take_turn(std::size_t part, bool waiting_is_fine) {
     bool any = false;
     std::size_t& next = next_[part];
@@ -170,7 +170,7 @@ class Stretch {
     return false;
   }
 
-  /// True if all that `i` needs is there, or can be made without another part.
+  /// True if all inputs of `i` exist, or can be made without another slice.
   bool can_emit(std::size_t i, std::size_t part) const {
     return std::ranges::all_of(
         before_[i], [&](std::size_t other) { return emitted_[other] || (label_[other] == of_all && can_emit(other, part)); });
@@ -195,7 +195,7 @@ class Stretch {
     }
   }
 
-  /// Emits instructions that belong to all parts, each behind what it stood behind.
+  /// Emits instructions that belong to all slices, each after those that it came after.
   void emit_passed() {
     std::size_t first_left = count_;
     for (std::size_t k = 0; k < streams_.size(); ++k) {
@@ -209,13 +209,13 @@ class Stretch {
   const Program& step_;
   std::size_t first_, count_;
   std::vector<int> label_;
-  std::vector<std::vector<std::size_t>> before_, behind_;  // by instruction: what it needs, and what needs it
+  std::vector<std::vector<std::size_t>> before_, behind_;  // by instruction: those that it needs, and those that need it
   std::vector<bool> emitted_;
-  std::vector<std::size_t> missing_;               // by instruction: how many that it needs are not emitted
-  std::vector<std::vector<std::size_t>> streams_;  // by part: its instructions
-  std::vector<std::vector<std::size_t>> fresh_;    // by part: its messages beside which nothing runs yet
-  std::vector<std::size_t> next_;                  // by part: the first of its instructions that may be left
-  std::size_t left_ = 0, passed_ = 0;              // how many of parts are not emitted; all before `passed_` are
+  std::vector<std::size_t> missing_;               // by instruction: number of those it needs that are not emitted
+  std::vector<std::vector<std::size_t>> streams_;  // by slice: its instructions
+  std::vector<std::vector<std::size_t>> fresh_;    // by slice: its messages that nothing overlaps yet
+  std::vector<std::size_t> next_;                  // by slice: its first instruction that may not be emitted
+  std::size_t left_ = 0, passed_ = 0;              // number of slices' instructions not emitted; all before `passed_` are
   std::vector<std::size_t> order_;
 };
 

@@ -50,7 +50,7 @@ class Delay {
            (i.inputs.empty() || step_[i.inputs[0]].role != Role::gradient);
   }
 
-  /// True if `i` is the first to read what a collective makes.
+  /// True if `i` is the first to read a collective's output.
   bool waits_for_collective(const Instruction& i) {
     bool waits = false;
     for (TensorId input : i.inputs) {
@@ -104,9 +104,9 @@ class Delay {
     }
   }
 
-  /// How many of the pending instructions run beside the collective that is waited for now: an even share of all that is pending
-  /// or to come. Collectives around attention have little work of their own behind them and get some of the layer's other half.
-  /// Pending instructions keep their inputs in memory, so that no more than a few shares ever wait.
+  /// The number of pending instructions that run beside the collective that is waited for now: an even share of all that are
+  /// pending or to come. Collectives around attention have little work of their own behind them and get some of the layer's other
+  /// half. Pending instructions keep their inputs in memory, so that at most a few shares wait.
   std::size_t share_of(const Ahead& ahead) const {
     if (ahead.waits == 0) return pending_.size();
     double pending = 0, taken = 0;

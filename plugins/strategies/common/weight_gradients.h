@@ -1,4 +1,4 @@
-// Overlap in backward: nothing waits for the gradients of weights, so they are computed while activations' gradients travel.
+// Overlap in backward: nothing waits for the gradients of weights, so they are computed while activations' gradients are sent.
 #pragma once
 
 #include "consist/program.h"

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t operands = 3;  // of attention: queries, keys, values
 constexpr int channel_dim = 2;       // of an activation [batch, sequence, channels]
-constexpr int part_dim = 0;          // of its parts [parts, batch, sequence, channels of a part]
+constexpr int part_dim = 0;          // of its slices [slices, batch, sequence, channels of a slice]
 constexpr int sequence_of_parts = 2;
 
 class Exchanger {
@@ -30,7 +30,7 @@ class Exchanger {
   }
 
  private:
-  /// A tensor whose type is inferred when shardings are propagated, and that is then brought to `wish`.
+  /// A tensor whose type is inferred when shardings are propagated, and that is then resharded to `wish`.
   TensorId add(const std::string& name, int rank, Placement wish) {
     const auto id = static_cast<TensorId>(program_.tensors.size());
     Tensor tensor{.name = name, .storage = id};
@@ -51,7 +51,7 @@ class Exchanger {
 
   void exchange(Instruction attention) {
     const Tag tag = attention.tag;
-    // All are on their way before the first one is waited for.
+    // All are in flight before the first one is waited for.
     std::vector<TensorId> parts;
     for (std::size_t k = 0; k < operands; ++k) parts.push_back(split(attention.inputs[k], Placement::shard(part_dim), tag));
     for (std::size_t k = 0; k < operands; ++k) {

@@ -15,7 +15,7 @@ bool of_one_part(const Instruction& a, const Instruction& b) {
   return a.tag.layer == b.tag.layer && a.tag.phase == b.tag.phase && a.tag.micro_batch == b.tag.micro_batch;
 }
 
-/// Storages and queues that the instructions which stay in front of a gather read, write and use for collectives.
+/// Storages and queues that the instructions before a gather read, write and use for collectives.
 class Staying {
  public:
   explicit Staying(const Program& program) : program_(program) {}

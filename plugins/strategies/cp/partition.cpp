@@ -68,7 +68,7 @@ class Partitioner {
     return tables;
   }
 
-  /// Each rank has the rows of its tokens. Of a table that is computed or trained they are cut from the whole, which lies in order of
+  /// Gives each rank the rows of its tokens. They are sliced from a table that is computed or trained, which lies in order of
   /// position.
   void place_table(TensorId table) {
     const auto constant = std::find_if(program_.constants.begin(), program_.constants.end(),
@@ -93,7 +93,7 @@ class Partitioner {
     };
   }
 
-  /// Ulysses: whether each rank can have some of the heads.
+  /// Ulysses: true if each rank can have some of the heads.
   void share_heads(const Instruction& i, std::vector<RepeatedHeads>& repeated) {
     const std::int64_t head_dim = i.op->channel_split(i.attributes)->unit;
     for (std::size_t k = 0; k < operands; ++k) {

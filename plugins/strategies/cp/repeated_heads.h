@@ -10,7 +10,7 @@ namespace consist::context_parallel {
 
 struct RepeatedHeads {
   TensorId activation = no_tensor;  ///< keys or values [batch, sequence, channels], before attention
-  std::int64_t heads = 0;           ///< that it shall have: a multiple of those that it has
+  std::int64_t heads = 0;           ///< after the repetition: a multiple of its present number
   std::int64_t head_dim = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace consist::context_parallel {
 namespace {
 
-/// Keys with values, or the gradients of both: they travel as one message.
+/// Keys with values, or the gradients of both: they are sent as one message.
 using Pair = std::array<TensorId, 2>;
 
 class Ring {
@@ -58,7 +58,7 @@ class Ring {
 
   static TensorId input(const Instruction& i, std::size_t k) { return k < i.inputs.size() ? i.inputs[k] : no_tensor; }
 
-  /// Lets the value that has come about in f32 be `wanted`, which other instructions read: in its memory where it is f32 itself.
+  /// Writes the sum, which was made in f32, to `wanted`, which other instructions read: in its memory if it is f32 itself.
   void become(TensorId made, TensorId wanted) {
     if (wanted == no_tensor) return;
     if (program_[wanted].dtype != program_[made].dtype) {
@@ -66,7 +66,7 @@ class Ring {
       program_.instructions.back().outputs[0] = wanted;
       return;
     }
-    // What was updated in place lies where its first value does; so does then what lay in the memory of `wanted`.
+    // Updates in place lie where the first value does; tensors in the memory of `wanted` are moved there, too.
     const TensorId storage = program_[made].storage;
     for (Tensor& tensor : program_.tensors) {
       if (storage != made && tensor.storage == wanted) tensor.storage = storage;

@@ -1,6 +1,6 @@
-// Context parallelism: every rank of the axis has a part of each sequence. Attention, which alone looks at other tokens, works on
-// heads of whole sequences (Jacobs et al., 2023, "DeepSpeed Ulysses"), on gathered keys and values, with the sequence in zigzag
-// order so that all ranks have equal work (Grattafiori et al., 2024), or on those that travel around the ring of ranks.
+// Context parallelism: every rank of the axis has a slice of each sequence. Attention, which alone looks at other tokens, works
+// on heads of unsharded sequences (Jacobs et al., 2023, "DeepSpeed Ulysses"), on gathered keys and values, with the sequence in
+// zigzag order so that all ranks have equal work (Grattafiori et al., 2024), or on those that are sent around the ring of ranks.
 #include "consist/strategy.h"
 
 #include <optional>
@@ -49,8 +49,8 @@ class ContextParallel final : public ParallelStrategy {
     context_parallel::partition(forward, axes.first(), attention_);
   }
 
-  /// Order is checked of what the model and then what precisions make of it. A ring is put behind what differentiates and repeats
-  /// attention as one, in front of what schedules instructions.
+  /// Checks the order of tokens after the model and after the precisions. A ring is inserted after differentiation and
+  /// recomputation, which treat attention as one op, and before instructions are scheduled.
   void add_passes(PassList& passes, AxisSet axes) const override {
     if (axes.empty()) return strategies::add_pass_that_forgets_room(passes, "cp");
     for (const PassPoint point : {PassPoint::forward, PassPoint::micro_batch}) {
@@ -68,7 +68,7 @@ class ContextParallel final : public ParallelStrategy {
     if (axes.empty()) return;
     const int axis = axes.first();
     context_parallel::join_messages(step, axis);
-    // Before keys and values are gathered again, which has the whole layer beside it: these are for what is sent behind attention.
+    // Before keys and values are gathered again, which the rest of the layer overlaps: these are for messages after attention.
     if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axis);
     if (attention_ == Attention::gather && gather_again_) strategies::gather_again(step, axis);
     if (attention_ == Attention::gather && queries_beside_gathers_) context_parallel::compute_beside_gathers(step, axis);

@@ -1,4 +1,4 @@
-// The order of tokens: a sequence in zigzag order is one that ops must allow.
+// The order of tokens: checks that ops allow a sequence in zigzag order.
 #pragma once
 
 #include "consist/program.h"

@@ -46,7 +46,7 @@ class Ddp final : public ParallelStrategy {
   void schedule(Program& step, AxisSet axes) const override {
     std::vector<TensorId> gradients;
     for (const Parameter& parameter : step.parameters) gradients.push_back(parameter.gradient);
-    // Parameters that another strategy has divided along some of the axes (experts) are summed along the others.
+    // Parameters that another strategy has sharded along some of the axes (experts) are summed along the others.
     const std::vector<AxisSet> sets = sets_with(step, gradients, Placement::partial(), axes);
     for (const AxisSet set : sets) {
       std::vector<std::size_t> along_set;

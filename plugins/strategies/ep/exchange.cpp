@@ -14,7 +14,7 @@
 namespace consist::expert_parallel {
 namespace {
 
-/// Operands of what dispatches tokens, and of the sum of rows over tokens.
+/// Operands of ops that dispatch tokens, and of the sum of rows over tokens.
 constexpr std::size_t x_input = 0, experts_input = 1, weights_input = 2, pairs_output = 2;
 
 /// The share of tokens that have one of the `held` experts of a rank among their `choices` of `experts`, each equally often

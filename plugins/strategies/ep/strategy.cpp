@@ -1,7 +1,7 @@
 // Expert parallelism (Shazeer et al., 2017; Lepikhin et al., 2021): ranks share the experts of a mixture. Each rank gathers the
 // tokens of its group, or is sent those that have chosen its experts, works on the rows of these, and the sums go back to the
-// tokens' ranks. Where data move follows from the placement rules of the ops; this says who has which experts, and for how many
-// rows there is room.
+// tokens' ranks. Communication follows from the placement rules of the ops; this file sets the experts of each rank and the
+// capacity.
 #include "consist/strategy.h"
 
 #include <string>
@@ -50,7 +50,7 @@ class ExpertParallel final : public ParallelStrategy {
     if (exchanges_) expert_parallel::exchange_tokens(forward, axes, capacity_);
   }
 
-  /// The batch is cut in front of what differentiates it, so that backward is in parts as well; they take turns before anything
+  /// Cuts the batch before differentiation, so that backward is in slices as well; slices alternate before anything
   /// else is scheduled.
   void add_passes(PassList& passes, AxisSet axes) const override {
     if (axes.empty()) return strategies::add_pass_that_forgets_room(passes, "ep");

@@ -97,7 +97,7 @@ class Divider {
   enum class Kind : std::uint8_t {
     staged,  // runs where its stage lies
     free,    // follows from parameters alone: runs wherever its outputs are used
-    sum,     // carries the sum of a parameter's gradient on: runs wherever there is a part of that sum
+    sum,     // carries the sum of a parameter's gradient on: runs wherever there is a summand
   };
 
   static constexpr std::size_t nobody = std::numeric_limits<std::size_t>::max();
@@ -108,7 +108,7 @@ class Divider {
 
   struct Message {
     TensorId tensor = no_tensor;
-    int hop = 1;           ///< of those that it has behind it when it is here
+    int hop = 1;           ///< number of ranks that it has passed when it is here
     bool goes_on = false;  ///< to the next rank
   };
 
@@ -120,7 +120,7 @@ class Divider {
   static RankSet set_of(int rank) { return RankSet{1} << rank; }
   bool made(TensorId id) const { return def_use_.is_made(id); }
   std::size_t maker(TensorId id) const { return static_cast<std::size_t>(def_use_.producer(id)); }
-  /// True if the tensor is a part of the gradient of a parameter, which every rank sums by itself.
+  /// True if the tensor is a summand of the gradient of a parameter, which every rank sums by itself.
   bool is_sum(TensorId id) const { return is_sum_[index(program_[id].storage)]; }
   bool staged(TensorId id) const { return made(id) && kind_[maker(id)] == Kind::staged; }
 
@@ -166,7 +166,7 @@ class Divider {
     }
   }
 
-  /// Who reads one of its outputs first on this rank.
+  /// The first reader of one of its outputs on this rank.
   User first_user(const Instruction& instruction) const {
     User first;
     for (TensorId output : instruction.outputs) {
@@ -175,10 +175,10 @@ class Divider {
     return first;
   }
 
-  /// Direction of what instruction `i` makes: activations go to the next stage, gradients to the one before.
+  /// Direction of the outputs of instruction `i`: activations are sent to the next stage, gradients to the one before.
   bool forward(std::size_t i) const { return old_[i].tag.phase == Phase::forward; }
 
-  /// How many ranks on the tensor goes, from neighbour to neighbour: those between pass on what the farthest reader needs.
+  /// Number of ranks that the tensor is sent on, from neighbour to neighbour: those between forward it to the farthest reader.
   void find_messages() {
     for (std::size_t i = 0; i < old_.size(); ++i) {
       if (kind_[i] != Kind::staged) continue;
@@ -205,7 +205,7 @@ class Divider {
         }
       }
     }
-    // Neighbours send first what they pass on, that of the farthest stages before the others, then what they make.
+    // Neighbours send first the tensors that they forward, those of the farthest stages before the others, then their own.
     for (auto& [part, messages] : incoming_)
       std::stable_sort(messages.begin(), messages.end(), [](const Message& a, const Message& b) { return a.hop > b.hop; });
   }
@@ -215,7 +215,7 @@ class Divider {
     if (kind_[i] == Kind::sum) return take_sum(instruction);
     bool mine = kind_[i] == Kind::staged && owner(i) == me_;
     if (const User user = first_user(instruction); kind_[i] == Kind::free && user.at != nobody) {
-      // It runs with what reads it first on this rank.
+      // It runs with its first reader on this rank.
       instruction.tag.stage = user.tag.stage;
       instruction.tag.phase = user.tag.phase;
       mine = true;
@@ -259,7 +259,7 @@ class Divider {
     if (instruction.op->adds_pairs()) value_[index(instruction.outputs[0])] = here;  // one summand is the sum
   }
 
-  /// In front of the first instruction of a part: all that comes for it or through it, in the order in which it is sent.
+  /// Emits the receives before the first instruction of a part: all that arrive for it or through it, in the order of sending.
   void receive(const Tag& tag) {
     const auto found = incoming_.find({tag.stage, tag.phase});
     if (found == incoming_.end()) return;
@@ -293,7 +293,7 @@ class Divider {
         tensor.storage = updated.storage;
         tensor.offset = updated.offset;
       } else if (made(tensor.storage) && value_[index(tensor.storage)] != tensor.storage) {
-        tensor.storage = output;  // what it was to update is on another rank
+        tensor.storage = output;  // the tensor that it updated is on another rank
         tensor.offset = 0;
       }
     }

@@ -21,7 +21,7 @@ void add(LayerWork& sum, const LayerWork& work, double share) {
   sum.state_bytes += share * work.state_bytes;
 }
 
-/// Equal parts of layers, as many of each as there are places to cut it. What is in front of the layers and behind them lies with
+/// Equal pieces of layers, as many of each as there are places to cut it. The work before and after the layers lies with
 /// the first and the last one.
 std::vector<LayerWork> pieces_of(const std::vector<LayerWork>& parts, Cut cut) {
   const int of_layer = cut == Cut::layers ? 1 : cut == Cut::operators ? 4 : 2;
@@ -34,7 +34,7 @@ std::vector<LayerWork> pieces_of(const std::vector<LayerWork>& parts, Cut cut) {
   return pieces;
 }
 
-/// By stage.
+/// Seconds by stage.
 std::vector<LayerWork> stages_of(const EstimatedSchedule& asked, const StageRequest& request, int stages) {
   const std::vector<LayerWork> works = pieces_of(request.parts, asked.cut);
   std::vector<Piece> pieces;
@@ -106,7 +106,7 @@ class Play {
     return stage.backward + (splits(asked_.schedule) ? -stage.weight_gradients : more);
   }
 
-  /// When the parameters of a part and of those before it on the rank are there and used: they are gathered while the rank waits.
+  /// Time at which the parameters of a part and of those before it on the rank are gathered and used; gathers fill waits.
   double gathered_at(const Action& action, std::size_t rank) const {
     double seconds = 0;
     for (int stage = static_cast<int>(rank); stage <= action.stage; stage += request_.ranks)
@@ -125,7 +125,7 @@ class Play {
     return sent_[action.part == Part::forward ? 0 : 1][index(action.stage * request_.micro_batches + action.micro_batch)];
   }
 
-  /// When the part may begin for others' sake; -1: that is not known yet.
+  /// Earliest start of the part by the messages that it receives; -1: not known yet.
   double received_at(const Action& action) {
     if (action.part == Part::weight_gradient) return 0;
     Action sender = action;

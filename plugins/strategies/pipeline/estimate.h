@@ -9,7 +9,7 @@
 
 namespace consist::pipeline {
 
-/// How the strategy was asked to divide and order.
+/// The strategy's options that the estimate needs.
 struct EstimatedSchedule {
   Schedule schedule = Schedule::one_f_one_b;
   int chunks = 1;
@@ -18,8 +18,8 @@ struct EstimatedSchedule {
   std::vector<double> speeds = {};
 };
 
-/// Stages are cut as assign_stages() does, of pieces that are equal parts of a layer; parts begin when the rank's part before is
-/// over and what they receive is there. Throws UsageError as assign_stages().
+/// Stages are cut as assign_stages() does, of pieces that are equal parts of a layer; parts begin when the rank's part before has
+/// ended and their messages have arrived. Throws UsageError as assign_stages().
 StageEstimate estimate_stages(const EstimatedSchedule& asked, const StageRequest& request);
 
 }  // namespace consist::pipeline

@@ -11,9 +11,9 @@ inline int next_on(const Mesh& mesh, int axis, int coordinate) {
   return (coordinate + 1) % mesh.size_of(axis);
 }
 
-/// Emits what sends `tensor` on a lane that sends.
+/// Emits a send of `tensor` on a lane that sends.
 void emit_send(Builder& builder, TensorId tensor, int axis, Lane lane);
-/// Emits what receives a tensor of the type, placements and role of `like` on a lane that receives. Returns it.
+/// Emits a receive of a tensor of the type, placements and role of `like` on a lane that receives. Returns it.
 TensorId emit_receive(Builder& builder, TensorId like, int axis, Lane lane);
 
 }  // namespace consist::pipeline

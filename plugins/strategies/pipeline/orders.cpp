@@ -34,7 +34,7 @@ std::vector<Action> one_f_one_b(int warm_up, int micro_batches, int rank) {
 
 std::vector<Action> interleaved(int ranks, int chunks, int micro_batches, int rank) {
   // Micro-batches go in groups of as many as there are ranks, each group through all chunks. The order is made for whole groups;
-  // what the last group lacks is left out, which blocks nobody since micro-batches do not depend on each other.
+  // missing ones of the last group are left out, which blocks no rank: micro-batches do not depend on each other.
   const int whole = (micro_batches + ranks - 1) / ranks * ranks;
   std::vector<Action> forwards, backwards;
   for (int first = 0; first < whole; first += ranks) {
@@ -54,7 +54,7 @@ std::vector<Action> interleaved(int ranks, int chunks, int micro_batches, int ra
 /// Every rank keeps up to `kept` micro-batches, a multiple of the ranks: earlier stages run so many forward parts ahead, later
 /// ones put so many weight gradients off, so that gradients reach the earlier stages the sooner.
 std::vector<Action> zero_bubble(int kept, int ranks, int micro_batches, int rank) {
-  // Each stage is ahead of the next one by the same number of forward parts. The last one has nobody to wait for.
+  // Each stage is ahead of the next one by the same number of forward parts. The last one waits for none.
   const int ahead = rank + 1 == ranks ? 0 : kept / ranks * (ranks - rank) - 1;
   std::vector<Action> order;
   int weights = 0;
@@ -87,7 +87,7 @@ std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro
 
 namespace {
 
-/// When all ranks run their parts if a forward part takes 1, a backward part 2 or, where weight gradients go apart, 1 and 1.
+/// Times of all ranks' parts if a forward part takes 1, a backward part 2 or, where weight gradients go apart, 1 and 1.
 class UnitTimes {
  public:
   UnitTimes(Schedule schedule, int ranks, int chunks, int micro_batches)
@@ -114,7 +114,7 @@ class UnitTimes {
   const std::vector<Action>& order(int rank) const { return orders_[static_cast<std::size_t>(rank)]; }
   const std::vector<int>& begin(int rank) const { return begin_[static_cast<std::size_t>(rank)]; }
 
-  /// When what the part receives is there; 0 if it receives nothing, -1 if that is not known yet.
+  /// Time at which the part's messages have arrived; 0 if it receives nothing, -1 if not known yet.
   int received_at(const Action& action) const {
     if (action.part == Part::forward && action.stage > 0) return end_[at({action.part, action.micro_batch, action.stage - 1})];
     if (action.part == Part::backward && action.stage + 1 < stages_)

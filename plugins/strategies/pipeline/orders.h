@@ -1,4 +1,4 @@
-// In which order the stages of a pipeline run the forward and backward parts of micro-batches.
+// Schedules of pipelines: the order in which stages run the forward and backward parts of micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -39,14 +39,14 @@ struct Action {
 /// orders are free of deadlocks.
 std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
 
-/// By index into order_of(): before which part of that order the rank asks for the messages that the part needs. At the latest
-/// one part ahead, so that they travel while that one computes; and before they are sent, if all stages are equal. Then nobody's
-/// memory is taken up by messages that nobody has asked for: all that ranks wait for lies earlier in that time, so that they
-/// cannot block each other, however long parts really take.
+/// By index into order_of(): the part of that order before which the rank posts the receives of the part. At the latest one part
+/// ahead, so that messages are in flight while that one computes; and before they are sent, if all stages are equal. No memory is
+/// then taken by messages without a posted receive, and all that ranks wait for lies earlier in that order, so that they cannot
+/// block each other, however long parts really take.
 std::vector<std::size_t> asked_before(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
 
 /// The bubble fraction: the share of time in which a rank is idle if all stages are equal and a backward part takes as long as
-/// `backward` forward ones, its weight gradients `weight_gradient` (a part of `backward`): the published formulas, for at least
+/// `backward` forward ones, its weight gradients `weight_gradient` (included in `backward`): the published formulas, for at least
 /// as many micro-batches as ranks; for interleaved the number must be a multiple of the ranks. That of zero_bubble_h2, which the
 /// paper runs without an end of the step that all ranks share, is for 2, 1 and at least 2·ranks micro-batches.
 double bubble_fraction(Schedule schedule, int ranks, int chunks, int micro_batches, double backward = 2,

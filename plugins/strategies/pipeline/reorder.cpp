@@ -21,7 +21,7 @@ struct Body {
 
 using Key = std::tuple<Part, int, int>;  // part, micro-batch, stage
 
-/// By instruction: whether all that comes of it are gradients of parameters, so that nothing but the optimizer waits for it.
+/// By instruction: true if only gradients of parameters follow from it, so that only the optimizer waits for it.
 std::vector<bool> weight_gradients(const Program& step) {
   std::vector<bool> read(step.tensors.size(), false), read_otherwise(step.tensors.size(), false);
   std::vector<bool> result(step.instructions.size(), false);
@@ -34,7 +34,7 @@ std::vector<bool> weight_gradients(const Program& step) {
       all = all && (step[output].role == Role::gradient || (read[at] && !read_otherwise[at]));
     }
     result[i] = all;
-    // What is gathered, cast or added before it becomes a parameter's gradient belongs to it.
+    // Gathers, casts and sums before a parameter's gradient belong to it.
     const bool passes_on = all && (instruction.op->is_collective() || instruction.op->is_additive());
     for (TensorId input : instruction.inputs) {
       if (input == no_tensor) continue;
@@ -45,7 +45,7 @@ std::vector<bool> weight_gradients(const Program& step) {
   return result;
 }
 
-/// Lets a part send what others wait for before it computes what only the optimizer waits for.
+/// Lets a part send the tensors that others wait for before it computes those that only the optimizer waits for.
 void let_send_first(Body& part) {
   std::size_t sent = part.instructions.size();
   while (sent > 0 && part.instructions[sent - 1].op->movement() != Movement::send) --sent;
@@ -56,7 +56,7 @@ void let_send_first(Body& part) {
   part.instructions = std::move(first);
 }
 
-/// By micro-batch and stage: whether the backward part sends and has no collectives of other axes, which want work beside them.
+/// By micro-batch and stage: true if the backward part sends and has no collectives of other axes, which want work beside them.
 std::map<std::pair<int, int>, bool> sending_parts(const Program& step) {
   std::map<std::pair<int, int>, bool> sends;
   for (const Instruction& i : step.instructions) {
@@ -68,8 +68,8 @@ std::map<std::pair<int, int>, bool> sending_parts(const Program& step) {
   return sends;
 }
 
-/// Weight gradients that run later must still find what they read: what backward goes on to update in place it makes apart, where
-/// the op can, or else it is copied for them.
+/// Keeps the inputs of weight gradients that run later: a tensor that backward would update in place is made in other memory, if
+/// the op can do that, or else copied for them.
 class Keeper {
  public:
   Keeper(Program& step, const std::vector<bool>& apart) : step_(step), writes_(step.tensors.size()) {
@@ -86,8 +86,8 @@ class Keeper {
     return std::any_of(writes.begin(), writes.end(), [&](const Write& write) { return write.stays && write.at > index; });
   }
 
-  /// Lets `instruction`, which stood at `index`, find what it reads; what makes copies is appended to `before`. What stands
-  /// behind `index` must still be in the step.
+  /// Lets `instruction`, which was at `index`, find its inputs; instructions that copy are appended to `before`. The instructions
+  /// after `index` must still be in the step.
   void keep(Instruction& instruction, std::size_t index, std::vector<Instruction>& before) {
     for (TensorId& input : instruction.inputs) {
       if (overwritten(input, index) && !part_from(input, index)) input = copy_of(input, instruction.tag, before);
@@ -103,8 +103,8 @@ class Keeper {
 
   std::size_t storage(TensorId id) const { return static_cast<std::size_t>(step_[id].storage); }
 
-  /// Gives what overwrites `value` first behind `index`, and all that lies in its place afterwards, a storage of its own. Returns
-  /// whether it could.
+  /// Gives the first tensor that overwrites `value` after `index`, and all that lie in its place afterwards, a storage of its
+  /// own. Returns true if it could.
   bool part_from(TensorId value, std::size_t index) {
     std::vector<Write>& writes = writes_[storage(value)];
     const auto next = std::find_if(writes.begin(), writes.end(), [&](const Write& write) { return write.at > index; });
@@ -152,14 +152,14 @@ class Keeper {
   std::map<TensorId, TensorId> copies_;
 };
 
-/// By instruction: whether it can run at the end of its part, with or without keeping what is updated in place, but without
-/// keeping what is computed again so as not to be kept.
+/// By instruction: true if it can run at the end of its part, with or without keeping tensors that are updated in place, but
+/// without keeping recomputed activations.
 std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, const Keeper& keeper,
                            const SendFirst& send_first) {
   std::vector<bool> result(step.instructions.size(), false);
   if (!send_first.on) return result;
   const std::map<std::pair<int, int>, bool> sends = sending_parts(step);
-  std::vector<bool> wanted(step.tensors.size(), false);  // by what stays where it is
+  std::vector<bool> wanted(step.tensors.size(), false);  // by instructions that stay in place
   for (std::size_t i = step.instructions.size(); i-- > 0;) {
     const Instruction& instruction = step.instructions[i];
     const bool keeps = instruction.tag.micro_batch >= step.micro_batches - send_first.of_last;
@@ -171,7 +171,7 @@ std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, 
     result[i] = apart[i] && part != sends.end() && part->second &&
                 std::none_of(instruction.outputs.begin(), instruction.outputs.end(), is_wanted) &&
                 std::none_of(instruction.inputs.begin(), instruction.inputs.end(), is_short_lived);
-    if (result[i] || !apart[i]) continue;  // nobody else reads what is apart
+    if (result[i] || !apart[i]) continue;  // no other instruction reads it
     for (TensorId input : instruction.inputs) {
       if (input != no_tensor) wanted[static_cast<std::size_t>(input)] = true;
     }
@@ -201,7 +201,7 @@ void reorder(Program& step, const std::vector<Action>& order, const std::vector<
       const Part part = tag.phase == Phase::forward ? Part::forward : split && apart[i] ? Part::weight_gradient : Part::backward;
       newest = &bodies[{part, tag.micro_batch, tag.stage}];
     }
-    // What belongs to no stage, such as the sum of the losses, stays behind what it followed.
+    // Instructions of no stage, such as the sum of the losses, stay after the one that they followed.
     if (newest == nullptr) throw ProgramError("'" + std::string(instruction.op->name()) + "' comes before any pipeline stage");
     if (instruction.op->movement() == Movement::receive) {
       newest->receives.push_back(std::move(instruction));

@@ -1,4 +1,4 @@
-// Which part of a model lies in which stage.
+// Assigns the layers of a model to stages.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace consist::pipeline {
 
-/// Where a model may be cut.
+/// Places where a model may be cut.
 enum class Cut : std::uint8_t {
   layers,     ///< between layers
   blocks,     ///< where one tensor crosses, the residual stream: between layers, and between attention and the MLP
@@ -17,19 +17,19 @@ enum class Cut : std::uint8_t {
   automatic,  ///< blocks, unless operators shorten the longest stage by 1% or more
 };
 
-/// Share of a message's travel time that it adds to the stages at its two ends: it travels beside compute, and only the first and
-/// the last ones of a step are waited for. Little, so that messages grow for more even stages and for nothing
-/// less.
+/// Share of a message's time that counts for the stages at its two ends: it is sent beside compute, and only the
+/// first and the last ones of a step are waited for. The share is small, so that messages grow only for more even
+/// stages.
 inline constexpr double crossing_share = 1.0 / 8;
 
-/// The smallest stage: the work between two places where the model may be cut, and what a cut behind it costs its two sides.
+/// The smallest stage: the work between two places where the model may be cut, and the cost of a cut behind it for both sides.
 struct Piece {
   double cost = 0;
   double cut = 0;
-  double lead = 0;  ///< what it adds to the stages behind its own
+  double lead = 0;  ///< seconds that it adds to the stages behind its own
 };
 
-/// Numbers the pieces of a forward program in Tag::stage of its instructions and returns what they cost: seconds of forward and
+/// Numbers the pieces of a forward program in Tag::stage of its instructions and returns their costs: seconds of forward and
 /// backward by costs_of(), in the dtypes that follow from those of parameters.
 /// Messages go along `axis` of the mesh. A lead is the forward part over Program::micro_batches, if leads count.
 std::vector<Piece> pieces_of(Program& forward, int axis, Cut cut, bool leads);
@@ -40,8 +40,8 @@ std::vector<Piece> pieces_of(Program& forward, int axis, Cut cut, bool leads);
 std::vector<int> balanced(const std::vector<Piece>& pieces, int parts, const std::vector<double>& speeds = {});
 
 /// Sets Tag::stage of every instruction of a forward program by balanced cost. Whatever the cut, as many stages as layers can be
-/// made. What comes before the first layer lies with the
-/// first stage, what follows the last one with the last stage. With `leads` the time by which a stage begins later than the first
+/// made. Instructions before the first layer lie in the
+/// first stage, those after the last one in the last stage. With `leads` the time by which a stage begins later than the first
 /// one counts as its own: for schedules in which stages wait for nothing else. Neither the precision's quantized products nor
 /// recomputation are counted: they come later. `speeds` are those of the ranks, between which stages go round. Throws UsageError
 /// if there are fewer layers than stages.

@@ -1,4 +1,4 @@
-// Pipeline parallel: each rank has some of the layers; micro-batches pass through the ranks one behind the other.
+// Pipeline parallel: each rank has some of the layers; micro-batches pass through the ranks one after the other.
 #include "consist/strategy.h"
 
 #include <string>
@@ -34,8 +34,8 @@ pipeline::Cut cut_of(const std::string& name) {
   return pipeline::Cut::automatic;
 }
 
-/// True if ranks of another axis share matrices (tensor parallelism): the stream that crosses between blocks is then divided
-/// over them, what crosses within a block mostly is not.
+/// True if ranks of another axis share matrices (tensor parallelism): the stream that crosses between blocks is then sharded
+/// over them, tensors that cross within a block mostly are not.
 bool shares_matrices(const Mesh& mesh) {
   for (int axis = 0; axis < mesh.axes(); ++axis) {
     if (mesh.axis(axis).name == "tensor") return true;

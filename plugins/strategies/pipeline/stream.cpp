@@ -84,7 +84,7 @@ void Crossing::advance() {
 
 void sum_before_cuts(Program& forward) {
   const DefUse def_use(forward);
-  std::map<std::size_t, std::vector<Instruction>> behind;  // what follows an instruction
+  std::map<std::size_t, std::vector<Instruction>> behind;  // inserted after an instruction
   for (Instruction& norm : forward.instructions) {
     const Summed summed = summed_by(norm);
     if (!summed) continue;
@@ -92,7 +92,7 @@ void sum_before_cuts(Program& forward) {
     if (!def_use.is_made(x) || !def_use.is_made(residual)) continue;
     const auto later = static_cast<std::size_t>(std::max(def_use.producer(x), def_use.producer(residual)));
     if (forward.instructions[later].tag.stage >= norm.tag.stage) continue;
-    // The sum takes the place of x, which therefore nobody else may read, its maker's gradient included.
+    // The sum takes the memory of x, which therefore no other instruction may read, its maker's gradient included.
     if (def_use.only_user(x) < 0 || !may_be_overwritten(forward, static_cast<std::size_t>(def_use.producer(x)), x)) continue;
     Instruction add{.op = &registry().get("add"), .inputs = {x, residual}, .outputs = {sum}};
     add.tag = forward.instructions[later].tag;

@@ -13,11 +13,11 @@ class Crossing {
   explicit Crossing(const Program& forward);
 
   /// Tensors made before the instruction and read by it or later. Those that follow from parameters alone are not among them:
-  /// they are made wherever they are used. A norm that adds to its input the stream that nobody else reads counts as one tensor,
-  /// the sum (see sum_before_cuts).
+  /// they are made wherever they are used. A norm that adds to its input a stream that no other instruction reads counts as one
+  /// tensor, the sum (see sum_before_cuts).
   std::vector<TensorId> sent() const;
 
-  /// On to the next instruction.
+  /// Moves on to the next instruction.
   void advance();
 
  private:

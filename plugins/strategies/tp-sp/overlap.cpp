@@ -21,9 +21,9 @@ constexpr int sequence_dim = 1;
 
 /// Forward around one norm, as indices of instructions.
 struct Block {
-  std::optional<std::size_t> product;  ///< whose sums are scattered; the embedding's is no product
+  std::optional<std::size_t> product;  ///< whose sums are scattered; absent for the embedding
   std::size_t scatter = 0, norm = 0, gather = 0;
-  std::vector<std::size_t> readers;  ///< products that read what is gathered and are worth cutting
+  std::vector<std::size_t> readers;  ///< products that read the gathered tensor and are worth cutting
   std::size_t first() const { return product.value_or(scatter); }
   std::size_t last() const { return readers.empty() ? gather : readers.back(); }
   bool contains(std::size_t i) const {
@@ -109,7 +109,7 @@ class Overlap {
   }
 
   /// The products among `readers` that make up a quarter of their FLOPs or more: narrow ones, of a few key/value heads, do not
-  /// fill a device in parts.
+  /// fill a device when cut.
   std::vector<std::size_t> worth_cutting(const std::vector<std::size_t>& readers) const {
     std::vector<std::size_t> products;
     double all = 0;
@@ -137,7 +137,7 @@ class Overlap {
     }
   }
 
-  /// Parts of the batch where it can be cut; of the only sequence otherwise.
+  /// Slices of the batch where it can be cut; of the only sequence otherwise.
   void choose_dimension() {
     const Shape stream = program_.local(input_of(blocks_.front().norm, residual_sum(blocks_.front()).x));
     if (stream[batch_dim] % parts_ == 0) {
@@ -160,8 +160,8 @@ class Overlap {
     dim_ = sequence_dim;
   }
 
-  /// Emits an instruction that belongs to no block. Another strategy may have cut the batch, whose parts have blocks between each
-  /// other's instructions.
+  /// Emits an instruction that belongs to no block. Another strategy may have cut the batch, so that blocks of its slices stand
+  /// between each other's instructions.
   void emit_other(const Instruction& i) {
     if (any_tokens_do_ && !blocks_.empty() && moves_tokens(i) && moves_own_sequences(i))
       cut_->emit_in_parts(i);
@@ -171,7 +171,7 @@ class Overlap {
 
   /// True if a collective that moves tokens has those of this rank's sequences alone, as the residual stream does. Experts that
   /// ranks share along another axis, too, have those of several ranks: a slice of these sequences is not contiguous, and
-  /// what is moved there in one message comes back in one, so that they need not be cut alike.
+  /// tensors that are sent there in one message come back in one, so that they need not be cut alike.
   bool moves_own_sequences(const Instruction& i) const {
     const bool gathers = i.op->movement() == Movement::all_gather;
     const Placements &stream = program_[input_of(blocks_.front().norm, residual_sum(blocks_.front()).x)].placements,
@@ -179,7 +179,7 @@ class Overlap {
     return stream == tokens;
   }
 
-  /// In slots: while a part's collective runs, the compute queue works on what is next of the parts around it.
+  /// In slots: while a slice's collective runs, the compute queue works on the next instructions of its neighbours.
   void emit_block(const Block& block) {
     std::vector<std::size_t> after;
     std::set<TensorId> made;  // in the block or from it
@@ -195,7 +195,7 @@ class Overlap {
       else
         emit_other(instruction);
     }
-    constexpr int apart = 2;  // slots between a part's product and its norm, and its norm and the products that read it
+    constexpr int apart = 2;  // slots between a slice's product and its norm, and its norm and the products that read it
     for (int slot = 0; slot < parts_ + 2 * apart; ++slot) {
       if (slot < parts_) {
         if (block.product) emit_part(*block.product, 1, slot);
@@ -213,7 +213,7 @@ class Overlap {
 
   using BlockAt = std::vector<Block>::const_iterator;
 
-  /// Instructions strictly between two positions that follow from what the block gathers, and the others.
+  /// Instructions strictly between two positions that follow from the block's gathers, and the others.
   struct Segment {
     std::vector<std::size_t> following, others;
   };
@@ -229,7 +229,7 @@ class Overlap {
     return segment;
   }
 
-  /// True if forward from `block` to the next one's norm may be done part by part: sequences do not depend on each other there.
+  /// True if forward from `block` to the next one's norm may be done slice by slice: sequences do not depend on each other there.
   bool linked(const Block& block, const Block& next) const {
     if (dim_ != batch_dim || parts_ != 2 || next.scatter < block.gather) return false;
     const Segment segment = segment_behind(block, next.scatter);
@@ -279,8 +279,8 @@ class Overlap {
     emit_part(block.gather, 1, k);
   }
 
-  /// Two halves of the batch that take turns: a half's sums are scattered beside the first instructions of the other half's next
-  /// products and attention, and what its norm makes is gathered beside the last ones.
+  /// Two halves of the batch that alternate: a half's sums are scattered beside the first instructions of the other half's next
+  /// products and attention, and its norm's output is gathered beside the last ones.
   void emit_chain(BlockAt begin, BlockAt end) {
     cut_->emit_in_parts(old_[begin->scatter]);
     std::set<TensorId> made;
@@ -304,7 +304,7 @@ class Overlap {
     emit_norm(*(end - 1), 1);
   }
 
-  /// Part k of an instruction whose first `cut` inputs are cut.
+  /// Slice k of an instruction whose first `cut` inputs are cut.
   void emit_part(std::size_t at, std::size_t cut, int k) {
     cut_->emit_part(old_[at], k, [&](std::size_t input) { return input < cut; });
   }
@@ -319,7 +319,7 @@ class Overlap {
   std::optional<Parts> cut_;
 };
 
-/// Two halves of the batch where each has tokens enough for products that fill a device.
+/// Two halves of the batch if each has enough tokens for products that fill a device.
 bool halves_pay(const Program& program, int axis) {
   constexpr std::int64_t least_tokens = 4096;  // of a half
   for (const Instruction& i : program.instructions) {

@@ -48,7 +48,7 @@ class Partitioner {
     throw UsageError("tp-sp=" + std::to_string(ranks_) + ": " + what + " " + std::to_string(count) + ", which " +
                      std::to_string(ranks_) + " ranks cannot share equally; choose another size for tp-sp");
   }
-  /// Channels that another axis divides already: parts of parts would not be the heads that both mean.
+  /// Channels that another axis shards already: slices of slices would not be the heads that both mean.
   void refuse_divided(TensorId activation) const {
     for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
       if (axis == settings_.axis || !program_[activation].placements[axis].is_shard(channel_dim)) continue;
@@ -59,8 +59,8 @@ class Partitioner {
   }
   Placement& on_axis(TensorId tensor) { return program_[tensor].placements[settings_.axis]; }
 
-  /// The linear that made `tensor`, with ops of one activation in between that are split as it is (rope); null if something else
-  /// did.
+  /// The linear that made `tensor`, with ops of one activation in between that are sharded as it is (rope); null if something
+  /// else did.
   const Instruction* linear_behind(TensorId tensor) const {
     while (def_use_.is_made(tensor)) {
       const Instruction& i = program_.instructions[index(def_use_.producer(tensor))];
@@ -72,7 +72,7 @@ class Partitioner {
     return nullptr;
   }
 
-  /// True if `i` is one of those in between: its output is split for the op that reads it.
+  /// True if `i` is one of those in between: its output is sharded for the op that reads it.
   bool feeds_another_split(const Instruction& i) const {
     const std::optional<ChannelSplit> split = i.op->channel_split(i.attributes);
     return !split || split->inputs < 1 || (split->inputs == 1 && read_by_split_.contains(i.outputs[0]));
@@ -83,14 +83,14 @@ class Partitioner {
     if (linear.inputs.size() > 2 && linear.inputs[2] != no_tensor) on_axis(linear.inputs[2]) = Placement::shard(0);
   }
 
-  /// Attention's heads, the channels of a gated or any other activation: all that an op makes of linears' outputs, split alike.
+  /// Shards attention's heads and the channels of gated or other activations: ops on outputs of linears, all sharded alike.
   void split_channels(const Instruction& i) {
     const ChannelSplit split = *i.op->channel_split(i.attributes);
     for (int k = 0; k < split.inputs; ++k) refuse_divided(i.inputs[index(k)]);
     std::vector<const Instruction*> made_by;
     for (int k = 0; k < split.inputs; ++k) {
       made_by.push_back(linear_behind(i.inputs[index(k)]));
-      if (made_by.back() == nullptr) return;  // not of linears: it stays whole, as the ops' rules have it
+      if (made_by.back() == nullptr) return;  // not of linears: it stays unsharded, as the ops' rules have it
     }
     const auto groups_of = [&](std::size_t k) { return program_[i.inputs[k]].shape[2] / split.unit; };
     for (std::size_t k = 0; k < made_by.size(); ++k) {
@@ -108,7 +108,7 @@ class Partitioner {
     split_.insert(i.outputs[0]);
   }
 
-  /// Names the size by which input k of an op is split, for messages.
+  /// Names the size by which input k of an op is sharded, for messages.
   static std::string what_is_split(const Instruction& i, std::size_t k) {
     if (i.op->channel_split(i.attributes)->unit == 1) return "the intermediate size is";
     return k == 0 ? "the number of attention heads is" : "the number of key/value heads is";
@@ -153,8 +153,8 @@ class Partitioner {
     on_axis(i.inputs[1]) = Placement::shard(in_dim);
   }
 
-  /// Splits an embedding table or a head along its words if the ranks can share them; otherwise it stays whole, and with sequence
-  /// parallelism each rank works on tokens of its own.
+  /// Shards an embedding table or a head along its words if the ranks can share them; otherwise it stays unsharded, and with
+  /// sequence parallelism each rank works on tokens of its own.
   bool split_vocabulary(TensorId table) {
     const bool divides = program_[table].shape[vocabulary_dim] % ranks_ == 0;
     if (divides && program_[table].role == Role::parameter) on_axis(table) = Placement::shard(vocabulary_dim);
@@ -176,7 +176,7 @@ class Partitioner {
   }
 
   /// Chunks of tokens: the fewest that keep the logits of one within the settings, and that divide the sequence.
-  /// `targets` tells how many tokens a rank has: they come from an input, which whoever splits batches has placed.
+  /// `targets` tells the number of a rank's tokens: they come from an input, which the strategy that shards batches has placed.
   std::int64_t chunks_of(TensorId targets, TensorId table) const {
     const Program& p = program_;
     while (def_use_.is_made(targets)) targets = old_inputs_[index(def_use_.producer(targets))];
@@ -216,7 +216,7 @@ class Partitioner {
   const DefUse def_use_;                       // of forward as it was
   std::vector<TensorId> old_inputs_;           // by instruction, as it was: its first input
   std::map<TensorId, std::int64_t> repeated_;  // outputs of k and v whose heads are fewer than the ranks; head_dim
-  std::set<TensorId> split_;                   // outputs of such ops (Op::channel_split) that are split
+  std::set<TensorId> split_;                   // outputs of such ops (Op::channel_split) that are sharded
   std::set<TensorId> read_by_split_;           // activations that such ops read
 };
 

@@ -7,7 +7,7 @@
 
 namespace consist::tensor_parallel {
 
-/// The newest value of `tensor` in one piece.
+/// The newest value of `tensor`, joined.
 TensorId Parts::whole(TensorId tensor, const Tag& tag) {
   if (tensor == no_tensor) return tensor;
   if (auto parts = parts_of_.find(tensor); parts != parts_of_.end()) {
@@ -20,7 +20,7 @@ TensorId Parts::whole(TensorId tensor, const Tag& tag) {
   return joined == joined_.end() ? tensor : joined->second;
 }
 
-/// The newest value of `tensor` in parts.
+/// The newest value of `tensor` in slices.
 const std::vector<TensorId>& Parts::parts(TensorId tensor, const Tag& tag) {
   if (auto known = parts_of_.find(tensor); known != parts_of_.end()) return known->second;
   const TensorId from = whole(tensor, tag);
@@ -29,7 +29,7 @@ const std::vector<TensorId>& Parts::parts(TensorId tensor, const Tag& tag) {
   return parts_of_[tensor];
 }
 
-/// Tensors for the parts of `tensor`, in its place, which hold its value from now on.
+/// Tensors for the slices of `tensor`, in its memory, which hold its value from now on.
 const std::vector<TensorId>& Parts::make_parts(TensorId tensor) {
   Tensor part = program_[tensor];
   part.shape[dim_] /= count_;
@@ -62,7 +62,7 @@ void Parts::emit_whole(const Instruction& old) {
   program_.instructions.push_back(std::move(i));
 }
 
-/// The collective over all parts at once.
+/// The collective over all slices at once.
 void Parts::emit_in_parts(const Instruction& old) {
   Instruction i = old;
   i.inputs.clear();

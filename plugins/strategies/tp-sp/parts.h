@@ -1,4 +1,4 @@
-// Tensors of a program in equal parts, in the places of the whole ones.
+// Tensors of a program in equal slices, in the memory of the uncut ones.
 #pragma once
 
 #include <map>
@@ -9,18 +9,18 @@
 
 namespace consist::tensor_parallel {
 
-/// Appends instructions of a program that is written anew: whole, or in parts along one dimension. A tensor is joined, or seen as
-/// parts, where an instruction needs the other form; nothing is copied.
+/// Appends instructions of a program that is written anew: uncut, or in slices along one dimension. A tensor is joined, or seen
+/// as slices, where an instruction needs the other form; nothing is copied.
 class Parts {
  public:
-  /// `count` parts along dimension `dim`, which they must divide; a rank must hold each part in one piece.
+  /// `count` slices along dimension `dim`, which they must divide; a rank must hold each slice contiguously.
   Parts(Program& program, int dim, int count) : program_(program), dim_(dim), count_(count) {}
 
   int count() const { return count_; }
   void emit_whole(const Instruction& old);
-  /// A collective, over all parts at once.
+  /// Appends a collective over all slices at once.
   void emit_in_parts(const Instruction& old);
-  /// Part `k` of an instruction whose outputs are cut, and of whose inputs those that `is_cut` says.
+  /// Appends slice `k` of an instruction whose outputs are cut, and those inputs for which `is_cut` is true.
   template <typename IsCut>
   void emit_part(const Instruction& old, int k, IsCut is_cut) {
     Instruction i = old;
@@ -42,8 +42,8 @@ class Parts {
 
   Program& program_;
   int dim_, count_;
-  std::map<TensorId, std::vector<TensorId>> parts_of_;  // tensors of the old program whose newest value is in parts
-  std::map<TensorId, TensorId> joined_;                 // those that were joined again, under which name
+  std::map<TensorId, std::vector<TensorId>> parts_of_;  // tensors of the old program whose newest value is in slices
+  std::map<TensorId, TensorId> joined_;                 // the tensors that slices were joined to
 };
 
 }  // namespace consist::tensor_parallel

@@ -1,4 +1,4 @@
-// Tensor parallelism with sequence parallelism: every rank of the axis has its part of every matrix, and of the sequence in
+// Tensor parallelism with sequence parallelism: every rank of the axis has its slice of every matrix, and of the sequence in
 // between (Shoeybi et al., 2019, "Megatron-LM"; Korthikanti et al., 2022, "Reducing Activation Recomputation in Large Transformer
 // Models").
 #include "consist/strategy.h"
@@ -75,7 +75,7 @@ class TensorParallel final : public ParallelStrategy {
   }
 
  private:
-  /// Weights that every rank holds whole (norms, shared key/value heads) but whose gradients it knows a summand of: all in one
+  /// Reduces gradients of replicated weights (norms, shared key/value heads), of which each rank has a summand: all in one
   /// instruction at the end, since they are small.
   static void sum_gradients(Program& step, int axis) {
     std::vector<TensorId> gradients;

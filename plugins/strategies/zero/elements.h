@@ -5,7 +5,7 @@
 
 namespace consist::zero {
 
-/// Elements that a rank has of `tensor` when its flat parts are gathered.
+/// Elements that a rank has of `tensor` when its flat slices are gathered.
 inline std::int64_t whole_elements(const Program& program, TensorId tensor) {
   Placements placements = program[tensor].placements;
   placements.set(placements.flat_axes(), Placement::replicate());

@@ -85,12 +85,12 @@ class PeriodPlanner {
   std::vector<std::size_t> next_;     // by use: the next one of the same parameter
   std::vector<Period> periods_;
   std::unordered_map<TensorId, std::size_t> open_;   // periods by parameter
-  std::set<std::pair<std::size_t, TensorId>> idle_;  // whole and not in use, by their next use
+  std::set<std::pair<std::size_t, TensorId>> idle_;  // gathered and not in use, by their next use
   std::int64_t live_ = 0;
 };
 
-/// Cuts periods of one kind, in order of use, into buckets. A bucket never holds a parameter twice, and nothing that is made only
-/// once the bucket's first parameter is in use (an 8-bit part whose amax another stage's products come before).
+/// Cuts periods of one kind, in order of use, into buckets. A bucket never holds a parameter twice, and no tensor that is made
+/// only after the bucket's first parameter is in use (an 8-bit slice whose amax another stage's products come before).
 std::vector<GatherBucket> cut(std::span<const Period> periods, bool kept, std::int64_t most) {
   std::vector<GatherBucket> buckets;
   std::int64_t elements = 0;
@@ -120,10 +120,10 @@ std::int64_t elements_of(const GatherBucket& bucket, std::span<const Period> per
   return elements;
 }
 
-/// When a bucket would best begin.
+/// The best start of a bucket's gather.
 struct Wish {
   InstructionId begin = 0;
-  std::int64_t ahead = 0;  ///< elements of others that may then be whole, or on their way, before they are used
+  std::int64_t ahead = 0;  ///< elements of others that may then be gathered, or in flight, before they are used
 };
 
 /// From the last bucket to the first: when one begins, those before it must be done.
@@ -159,10 +159,10 @@ std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::spa
 
   std::vector<GatherBucket> passing = cut(periods, false, settings.gather_bucket);
   const std::vector<Wish> wishes = find_wishes(passing, periods, sent_bytes, prefetch_distance, settings);
-  using End = std::pair<InstructionId, std::int64_t>;  // last use of what is whole, and its elements
+  using End = std::pair<InstructionId, std::int64_t>;  // last use of a gathered bucket, and its elements
   std::priority_queue<End, std::vector<End>, std::greater<>> ends;
   std::int64_t live = 0;
-  std::queue<End> ahead;  // first uses of what is not in use yet
+  std::queue<End> ahead;  // first uses of buckets that are not in use yet
   std::int64_t waiting = 0;
   InstructionId at = 0;
   for (std::size_t b = 0; b < passing.size(); ++b) {

@@ -11,7 +11,7 @@
 namespace consist::zero {
 namespace {
 
-constexpr std::size_t gathers_ahead = 2;  // one is on its way to the device while the other is gathered
+constexpr std::size_t gathers_ahead = 2;  // one is copied to the device while the other is gathered
 
 void on_queue(Program& program, Queue queue) {
   program.instructions.back().queue = queue;
@@ -27,7 +27,7 @@ TensorId copy_to(Builder& builder, TensorId tensor, MemorySpace space) {
   return copy;
 }
 
-/// Room for a parameter in another space. What it is updated from is the master where there is one, else its own value.
+/// Memory for a parameter in another space. It is updated from the master where there is one, else from its own value.
 TensorId parameter_in(Builder& builder, TensorId parameter, TensorId master, MemorySpace space) {
   if (master == no_tensor) return copy_to(builder, parameter, space);
   Program& program = builder.program();
@@ -63,7 +63,7 @@ struct Piece {
   std::vector<Updated> parameters;
 };
 
-/// Pieces whose states are on the device at one time.
+/// Groups whose states are on the device at one time.
 struct Group {
   std::vector<Piece> pieces;
 };
@@ -109,7 +109,7 @@ class Streamer {
         if (updates_.empty()) position_ = static_cast<InstructionId>(kept.size()) - 1;
         for (TensorId output : i.outputs) {
           if (output != no_tensor)
-            step_[output].state = false;  // nobody makes it any more; it is not there from the start either
+            step_[output].state = false;  // no instruction makes it any more, and it does not exist from the start either
         }
         updates_.push_back(std::move(i));
       } else {
@@ -187,7 +187,7 @@ class Streamer {
     return group;
   }
 
-  /// Emits the updates and returns their outputs by piece: for each parameter the tensors of Updated::written().
+  /// Emits the updates and returns their outputs by group: for each parameter the tensors of Updated::written().
   std::vector<std::vector<TensorId>> update(Builder& builder, const Group& group) const {
     std::vector<std::vector<TensorId>> updated;
     for (const Piece& piece : group.pieces) {
@@ -197,7 +197,7 @@ class Streamer {
     return updated;
   }
 
-  /// Copies back what lives on the host.
+  /// Copies tensors back that live on the host.
   void bring_home(Builder& builder, const Group& group, const std::vector<std::vector<TensorId>>& updated) const {
     for (std::size_t p = 0; p < group.pieces.size(); ++p) {
       set_tag(builder, *group.pieces[p].of);
@@ -316,7 +316,7 @@ void copy_before_gathers(Program& program, AxisSet axes, const Settings& setting
       }
     });
     program.instructions[at].inputs = staged;
-    // By its use the gather is over: until then its memory must not be waited for.
+    // By its use the gather has ended: until then nothing must wait for its memory.
     inserter.after(used, [&](Builder& builder) {
       builder.tag.inserted_by = settings.strategy;
       builder.emit("release", copies);

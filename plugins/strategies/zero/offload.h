@@ -7,7 +7,7 @@
 
 namespace consist::zero {
 
-/// Gives the flat parameters that settings.persistence lets go to the host's memory. Others are read where they lie.
+/// Places the flat parameters of at least settings.persistence elements in the host's memory. Others are read where they lie.
 void place_parameters(Program& forward, const Settings& settings);
 
 /// Puts a copy in front of each gather, along `axes` or some of them, of a parameter that lies in the host's memory, on its own

@@ -1,4 +1,4 @@
-// Where tensors live under ZeRO.
+// Placements of tensors under ZeRO.
 #pragma once
 
 #include "consist/program.h"
@@ -6,9 +6,9 @@
 
 namespace consist::zero {
 
-/// Batches are split over `axes` and parameters lie flat along them, but for axes along which another strategy has placed them;
-/// gathers, reductions and the placement of gradients and optimizer states follow. Frozen parameters that would be kept whole
-/// (Settings::persistence) have nothing that could be divided: they are whole on every rank, and nobody sends them.
+/// Shards batches over `axes` and makes parameters flat along them, except for axes along which another strategy has placed them;
+/// gathers, reductions and the placement of gradients and optimizer states follow. Frozen parameters below Settings::persistence
+/// have no gradients and states to shard: they are replicated, and no rank sends them.
 void partition(Program& forward, AxisSet axes, const Settings& settings);
 
 }  // namespace consist::zero

@@ -7,7 +7,7 @@
 namespace consist::zero {
 namespace {
 
-/// Bytes of a piece of what a rank sends. Transports that cut messages make pieces of about this size.
+/// Bytes of a chunk of a rank's message. Transports that cut messages make chunks of about this size.
 constexpr std::int64_t piece_bytes = std::int64_t{96} << 20;
 
 }  // namespace

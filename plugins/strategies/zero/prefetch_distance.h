@@ -1,4 +1,4 @@
-// The prefetch distance: how long before its use a gather must begin.
+// The prefetch distance: the time before its use at which a gather must begin.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace consist::zero {
 
-/// Estimates the start time of each instruction of a step. A kernel puts what arrives in its place, and NCCL's begin with
-/// one: beside a matrix product that fills the device, it runs when the product ends. So a gather goes on from one end of an
-/// instruction to another, a piece of the tensor at a time: a GB may take a layer, whatever the links can carry.
+/// Estimates the start time of each instruction of a step. A kernel puts arriving data in its place, and NCCL's collectives begin
+/// with one: beside a matrix product that fills the device, it runs when the product ends. So a gather advances by one chunk of
+/// the tensor at the end of each instruction: a GB may take a layer, whatever the links can carry.
 class PrefetchDistance {
  public:
   /// Estimates when instructions of `step` begin, for gathers along `axes`.

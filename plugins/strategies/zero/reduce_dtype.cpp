@@ -8,7 +8,7 @@
 namespace consist::zero {
 namespace {
 
-/// Who touches a storage.
+/// The writers of a storage.
 struct Users {
   std::vector<std::size_t> writers;  ///< instructions
   std::int16_t micro_batch = -1;     ///< of the first writer

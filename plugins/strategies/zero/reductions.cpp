@@ -13,7 +13,7 @@ namespace {
 struct Bucket {
   std::vector<PartialGradient> gradients;  ///< of different parameters
   InstructionId ready = -1;
-  std::int64_t elements = 0;    ///< of the whole gradients, on this rank
+  std::int64_t elements = 0;    ///< of the unsharded gradients, on this rank
   std::vector<TensorId> parts;  ///< once it is reduced
 };
 
@@ -22,7 +22,7 @@ std::vector<Bucket> cut(const Program& step, std::span<const PartialGradient> gr
   std::set<std::size_t> inside;
   for (const PartialGradient& gradient : gradients) {
     const std::int64_t more = step.local(gradient.whole).elements();
-    // Summands of different micro-batches stay apart: what is added later must not hold up what is there already.
+    // Summands of different micro-batches stay apart: later ones must not delay those that are complete.
     if (buckets.empty() || buckets.back().elements + more > most || inside.contains(gradient.parameter) ||
         gradient.first != buckets.back().gradients.front().first) {
       buckets.emplace_back();
@@ -36,7 +36,7 @@ std::vector<Bucket> cut(const Program& step, std::span<const PartialGradient> gr
   return buckets;
 }
 
-/// The first summand as what others can be added to.
+/// The first summand as a tensor that others can be added to.
 TensorId sum_of(Program& step, Builder& builder, TensorId part, DType dtype) {
   if (step[part].dtype == dtype || step[part].dtype == DType::f32) return part;
   const TensorId sum = builder.emit_one("cast", {part}, {{"dtype", std::string(name_of(dtype))}}, step[part].name);
@@ -44,7 +44,7 @@ TensorId sum_of(Program& step, Builder& builder, TensorId part, DType dtype) {
   return sum;
 }
 
-/// Lets go of a bucket that has been reduced: its results join the sums, its memory is free.
+/// Frees a bucket that has been reduced: its results are added to the sums, its memory is free.
 void finish(Program& step, Builder& builder, const Bucket& bucket, const std::vector<int>& summands) {
   std::vector<TensorId> wholes, pairs;
   std::vector<std::string> names;
@@ -54,7 +54,7 @@ void finish(Program& step, Builder& builder, const Bucket& bucket, const std::ve
     Parameter& parameter = step.parameters[gradient.parameter];
     wholes.push_back(gradient.whole);
     if (gradient.first) {
-      // The update reads what is as wide as the parameter.
+      // The update reads a gradient of the parameter's dtype.
       const bool only = summands[gradient.parameter] == 1 && step[parameter.tensor].dtype != DType::f32;
       parameter.gradient = only ? bucket.parts[k] : sum_of(step, builder, bucket.parts[k], gradient.dtype);
     } else {
@@ -73,9 +73,9 @@ void finish(Program& step, Builder& builder, const Bucket& bucket, const std::ve
 
 namespace {
 
-/// By parameter, whether the instructions that begin its gradients can add to a sum instead. They cannot where what is written
-/// first is placed otherwise than the gradient in the end: a tied table of which another axis sums the head's part before the
-/// embedding's joins it.
+/// By parameter: true if the instructions that begin its gradients can add to a sum instead. They cannot where the first summand
+/// has another placement than the final gradient: a tied table of which another axis reduces the head's summand before the
+/// embedding's is added.
 std::vector<bool> can_add_up(const Program& step, std::span<const PartialGradient> gradients) {
   std::vector<bool> begins(step.tensors.size(), false);  // by storage: an instruction makes it that can add
   for (const Instruction& i : step.instructions) {
@@ -151,7 +151,7 @@ void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradi
   }
   if (settings.contiguous_gradients) pack(step, packs);
 
-  std::size_t finished = 0;  // buckets that nobody waits for any more
+  std::size_t finished = 0;  // buckets that no instruction waits for any more
   std::int64_t behind = 0;   // elements of buckets that were issued after the first unfinished one
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     inserter.after(buckets[b].ready, [&](Builder& builder) {

@@ -1,4 +1,4 @@
-// What distinguishes the stages of ZeRO and their options (Rajbhandari et al., 2020, "ZeRO: Memory Optimizations Toward Training
+// Settings of the stages of ZeRO (Rajbhandari et al., 2020, "ZeRO: Memory Optimizations Toward Training
 // Trillion Parameter Models"). Sizes are in elements, as DeepSpeed counts them.
 #pragma once
 
@@ -14,14 +14,14 @@ inline constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max
 
 struct Settings {
   const char* strategy = "";  ///< for tags; a string literal
-  bool reduce_each = true;    ///< gradients are reduced after each micro-batch; false: added up whole and reduced once per step
-  std::optional<DType> reduce_dtype;        ///< of gradients on their way between ranks; absent: as they are made
+  bool reduce_each = true;    ///< gradients are reduced after each micro-batch; false: added unsharded and reduced once per step
+  std::optional<DType> reduce_dtype;        ///< of gradients in flight between ranks; absent: as they are made
   bool overlap = true;                      ///< collectives run beside other work; false: each is waited for where it stands
   bool contiguous_gradients = true;         ///< gradients of a bucket lie side by side
   std::int64_t reduce_bucket = 50'000'000;  ///< gradients per reduce_scatter
   std::int64_t gather_bucket = 50'000'000;  ///< parameters per all_gather, and how far gathers run ahead of use in stage 3
   std::int64_t persistence = unlimited;     ///< parameters of fewer elements are gathered once per step and kept
-  std::int64_t max_live = unlimited;        ///< parameters that are whole at one time, those aside that are kept
+  std::int64_t max_live = unlimited;        ///< parameters that are gathered at one time, without those that are kept
   bool offload_param = false;               ///< parameters of at least `persistence` elements lie in the host's memory
   bool offload_optimizer = false;           ///< masters and moments do
   double offload_ratio = 1;                 ///< of the optimizer states, by elements

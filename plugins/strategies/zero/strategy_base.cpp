@@ -33,7 +33,7 @@ void compute_beside_last_reduction(Program& step, Stripped& stripped, const Redu
   std::ranges::stable_sort(stripped.gradients, {}, &PartialGradient::ready);
 }
 
-/// Schedules messages of the parameters that are flat along `axes`; `bucket` names what holds gradients.
+/// Schedules messages of the parameters that are flat along `axes`; `bucket` names the storages of gradients.
 void schedule_along(Program& step, AxisSet axes, const std::string& bucket, const Settings& settings) {
   Stripped stripped = strip(step, axes);
   if (!settings.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);
@@ -41,7 +41,7 @@ void schedule_along(Program& step, AxisSet axes, const std::string& bucket, cons
   compute_beside_last_reduction(
       step, stripped, {.axes = axes, .collective = &registry().get("reduce_scatter"), .reduce_dtype = settings.reduce_dtype});
   Inserter inserter(step);
-  // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
+  // Gathers first: where both stand at one place, compute waits for the parameters, and not yet for the gradients.
   insert_gathers(step, inserter, stripped.uses, axes, settings);
   insert_reductions(step, inserter, stripped.gradients, axes, bucket, settings);
   inserter.apply();

@@ -36,7 +36,7 @@ class Stripper {
     return i < 0 ? nullptr : &step_.instructions[static_cast<std::size_t>(i)];
   }
 
-  /// True if `i` moves between flat shards and whole tensors along the axes.
+  /// True if `i` gathers flat shards or reduces to them along the axes.
   bool is_flat(const Instruction& i, Movement movement) const {
     return i.op->movement() == movement && i.attributes.axes("axis") == axes_ && i.attributes.integer("dim") < 0;
   }

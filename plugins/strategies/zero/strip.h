@@ -1,5 +1,5 @@
-// Takes a step apart for ZeRO: the gathers and reductions that placements brought about, one by one where they are needed, are
-// removed, and what they did is noted, so that they can be put back in buckets and in time.
+// Removes the gathers and reductions that propagation inserted for ZeRO, one by one where they are needed, and notes what they
+// did, so that they can be inserted again in buckets and in time.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace consist::zero {
 
-/// An input that must be the whole of a parameter that lies flat.
+/// An input that needs a flat parameter unsharded.
 struct Use {
   InstructionId instruction;
   std::size_t input;
-  TensorId source;      ///< the flat state, or what is made of states alone once per step
-  InstructionId ready;  ///< the instruction that makes the source, -1: it is there from the start
+  TensorId source;      ///< the flat state, or a tensor made of states alone once per step
+  InstructionId ready;  ///< the instruction that makes the source, -1: it exists from the start
 };
 
-/// The gradient of a parameter from one micro-batch: a summand of each rank, before the ranks' are added and divided.
+/// The gradient of a parameter from one micro-batch: a summand of each rank, before it is reduced and sharded.
 struct PartialGradient {
   std::size_t parameter;
   TensorId whole;       ///< partial on the axes
@@ -32,7 +32,7 @@ struct Stripped {
   std::vector<PartialGradient> gradients;  ///< in the order in which they become ready
 };
 
-/// Removes from `step` the all_gathers along `axes` of flat states and of what is made of them once per step, the reduce_scatters
+/// Removes from `step` the all_gathers along `axes` of flat states and of tensors made of them once per step, the reduce_scatters
 /// of gradients along it, and the additions of their results over micro-batches. Parameter::gradient of the parameters concerned
 /// is left for the caller to set; inputs that were gathered must be. Gradients that are reduced otherwise are left alone.
 Stripped strip(Program& step, AxisSet axes);

@@ -1,4 +1,4 @@
-// ZeRO stages 1 and 2: optimizer states and gradients are divided over the ranks of the data axis, parameters are gathered at the
+// ZeRO stages 1 and 2: optimizer states and gradients are sharded over the ranks of the data axis, parameters are gathered at the
 // start of each step.
 #include "consist/plugin.h"
 #include "plugins/strategies/zero/options.h"

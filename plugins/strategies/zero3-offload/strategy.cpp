@@ -1,4 +1,4 @@
-// ZeRO stage 3: parameters are divided over the ranks of the data axis too, and whole only around their use.
+// ZeRO stage 3: parameters are sharded over the ranks of the data axis too, and gathered only around their use.
 #include "consist/plugin.h"
 #include "plugins/strategies/zero/options.h"
 #include "plugins/strategies/zero/strategy_base.h"
