@@ -1,4 +1,4 @@
-// The end of a process that cannot leave its job by an exception: what there is to say is said before.
+// Ends a process that cannot leave its job by an exception, after it has reported the reason.
 #pragma once
 
 #include <chrono>
@@ -14,12 +14,12 @@
 namespace consist {
 
 /// As long as this object lives:
-/// - A plugin that ends the process (on_plugin_fault) fails the job by its message, and `farewell` gets that.
-/// - A rank that loses another one leaves by an exception. It cannot while its thread waits inside a driver or a file system: a
-///   GPU's queue that is full of work that waits for the dead rank lets nobody in. A thread watches the job; where the rank is
-///   still here `patience` after the job has failed, that thread gives the reason to `farewell`, reports it and ends the process
+/// - A plugin that ends the process (on_plugin_fault) fails the job with its message, which `farewell` gets.
+/// - A rank that loses another one leaves by an exception. It cannot while its thread waits inside a driver or a file system:
+///   for example for a GPU's queue that is full of work that waits for the dead rank. A thread watches the job. If the process
+///   still runs `patience` after the job has failed, that thread passes the reason to `farewell`, reports it and ends the process
 ///   with the status of a rank that lost another one.
-/// One at a time, but in tests, where the first of these goes to the newest.
+/// At most one instance; tests may have several, of which the newest handles plugin faults.
 class CONSIST_API LastResort {
  public:
   static constexpr std::chrono::milliseconds default_patience{5000};

@@ -29,8 +29,8 @@ CONSIST_API std::string program_json(const ProgramSummary& summary, const Planne
 std::string banner(const Plan& plan, const PlannedMemory& planned, const Communicators& communicators,
                    const ProgramSummary& summary);
 
-/// That activations of these ranks' stages of a pipeline do not go to the host, though it is asked for. REQUIRES: `none` is not
-/// empty.
+/// Warning that --offload-activations has no effect on these ranks: their stages have no activation that can be offloaded.
+/// REQUIRES: `none` is not empty.
 CONSIST_API std::string nothing_moves_text(const OffloadRequest& request, std::span<const int> none, int ranks);
 
 }  // namespace consist
