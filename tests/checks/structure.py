@@ -7,7 +7,8 @@
   op names  nothing outside core/ops and the devices' kernels compares the name of an op: it asks for a trait (consist/op_traits.h)
   bodies    a file of kernels whose bodies depend on the architecture asks whether they are there (hopper_code.cuh) before it makes one
   origin    nothing compares Tag::inserted_by, which is for people
-  words     no doc comment begins with "Of", "What" or "Whether": it begins with a verb or a noun
+  words     no doc comment begins with "Of", "What" or "Whether": it begins with a verb or a noun. In PLAIN folders and in documents none of
+            ODD_WORDS stands where the field has a word of its own (docs/glossary.md)
 
 Prints what is wrong, one line each, and exits with 1; with --draw it prints the arrows between the rooms instead."""
 import os
@@ -41,6 +42,25 @@ FOLDERS_OF_SEVERAL = {
 
 MOST_FILES = 40
 LARGE_FOLDERS = {"core/include/consist": "the public headers, which third parties include by one name"}
+
+# Folders whose comments were read for plain words: what is added there stays plain.
+PLAIN = ("core/include/", "core/ops/", "core/passes/", "core/lower/", "plugins/strategies/", "plugins/schedules/", "models/")
+# How a comment begins that has no subject; "How" and "Which" begin some sentences of public headers that are clear.
+STARTS = re.compile(r"///<?\s*(Of|What|Whether)\b")
+STARTS_PLAIN = re.compile(r"///<?\s*(Of|What|Whether|That|Who|Whose|Whom|Whoever|Nobody)\b")
+FIRST_LINE = re.compile(r"//\s*(Of|What|Whether|That|Who|Which|How|Where|When)\b")
+ODD_WORDS = {
+    r"travel(?:s|led|ling)?": "sent, or in flight",
+    r"stretch(?:es)?": "prefill and decode, period or slice",
+    r"room (?:for|of)|no room|lacks? room": "capacity",
+    r"nobody|whoever": "the one that acts: no rank, the emitter",
+    r"for people": "the place where it is shown",
+    r"it says itself": "the op's placement rule decides",
+    r"all the same (?:which|to)": "any is valid",
+}
+ODD = re.compile(r"\b(" + "|".join(ODD_WORDS) + r")\b", re.IGNORECASE)
+# Diaries of what was measured and decided are quoted as they were written.
+DOCUMENTS_AS_WRITTEN = ("docs/results/", "docs/decisions/")
 
 SOURCES = (".h", ".cpp", ".cu", ".cuh")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
@@ -172,13 +192,39 @@ def check_bodies(root):
                    "call hopper::require_bodies() where the kernel is made")
 
 
+def better_than(word):
+    return next(better for pattern, better in ODD_WORDS.items() if re.fullmatch(pattern, word, re.IGNORECASE))
+
+
+def documents_of(root):
+    """The .md files that users read, and their lines without those of fenced blocks."""
+    paths = [name for name in sorted(os.listdir(root)) if name.endswith(".md")]
+    for folder in ("docs", "plugins", "models", "datasets"):
+        for parent, _, names in os.walk(os.path.join(root, folder)):
+            paths += [os.path.relpath(os.path.join(parent, name), root) for name in sorted(names) if name.endswith(".md")]
+    for path in paths:
+        if not path.startswith(DOCUMENTS_AS_WRITTEN):
+            with open(os.path.join(root, path), encoding="utf-8") as file:
+                text = re.sub(r"^```.*?^```", lambda block: re.sub(r"[^\n]", "", block[0]), file.read(), flags=re.MULTILINE | re.DOTALL)
+            yield path, text.split("\n")
+
+
 def check_words(root):
     for path, lines in files_of(root, ["core", "plugins", "models", "datasets", "launch", "tests"]):
+        plain = path.startswith(PLAIN)
         for number, line in enumerate(lines, 1):
-            match = re.search(r"///<?\s*(Of|What|Whether)\b", line)
             before = lines[number - 2] if number > 1 else ""
+            match = (STARTS_PLAIN if plain else STARTS).search(line) or (FIRST_LINE.match(line) if plain and number == 1 else None)
             if match and not (re.match(r"\s*///", before) and re.match(r"\s*///", line)):
-                yield f"{path}:{number}: a doc comment begins with '{match[1]}'; begin with a verb or a noun"
+                yield f"{path}:{number}: a comment begins with '{match[1]}'; begin with a verb or a noun"
+            odd = ODD.search(line.split("//", 1)[1]) if plain and "//" in line else None
+            if odd:
+                yield f"{path}:{number}: a comment has '{odd[1]}'; better: {better_than(odd[1])}"
+    for path, lines in documents_of(root):
+        for number, line in enumerate(lines, 1):
+            odd = ODD.search(re.sub(r"`[^`]*`", "", line))
+            if odd:
+                yield f"{path}:{number}: '{odd[1]}'; better: {better_than(odd[1])}"
 
 
 def draw(root):

@@ -11,6 +11,9 @@ SOUND = {
     "plugins/strategies/ddp/strategy.cpp": '#include "consist/strategy.h"\n#include "plugins/strategies/common/buckets.h"',
     "models/llama/model.cpp": '#include "models/decoder/decoder.h"',
     "core/ops/linear.cpp": 'if (op == "linear") return;',
+    "docs/decisions/time.md": "Nobody reads it, and a message travels.",
+    "docs/archive.md": "The event `more_room for rows`.\n```\nno room for it\n```",
+    "launch/view/view.h": "/// One line for people.",
     "plugins/devices/cuda/kernels/own.cu": "#if defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#endif\nhopper::require_bodies(kernel, instead, settings);",
 }
 FAULTS = {
@@ -24,6 +27,10 @@ FAULTS = {
     "core/passes/pass.cpp": 'if (i.op->name() == "linear") return;',
     "plugins/strategies/tp-sp/parts.cpp": 'if (op != "views") return;',
     "core/passes/words.h": "/// Whether it fits.",
+    "core/passes/first.h": "// What passes share.",
+    "plugins/strategies/ep/parts.h": "/// Tokens that travel to their experts.",
+    "core/include/consist/op.h": "/// Whoever emits it owns it.",
+    "docs/ops.md": "There is no room for these rows.",
     "core/passes/pack.cpp": 'bool both = is(i, "rope");',
     "core/passes/last.cpp": "if (i.tag.inserted_by != std::string_view(recompute_name)) continue;",
     "core/passes/fuse.cpp": 'return registry().find(std::string(i.op->name()) + "_amax");',
