@@ -41,7 +41,7 @@ class WriteRows final : public NamedOp {
     require(cache.shape.rank() == 3 && rows.shape.rank() == 3, "cache and rows must be [batch, sequence, channels]");
     require(rows.dtype == cache.dtype && rows.shape[0] == cache.shape[0] && rows.shape[2] == cache.shape[2] &&
                 rows.shape[sequence_dim] >= 1 && rows.shape[sequence_dim] <= cache.shape[sequence_dim],
-            "rows must be of the cache's batch, channels and dtype, and no more than it has room for");
+            "rows must be of the cache's batch, channels and dtype, and no more than it holds");
     return {cache};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {

@@ -25,7 +25,7 @@ class Sends : public NamedOp {
   const TensorType& check_sent(const Types& in, std::size_t index, std::int64_t ranks) const {
     const TensorType& sent = present(in, index);
     require(sent.shape.rank() == 4 && sent.shape[0] == ranks && sent.shape[1] == ranks,
-            "what travels must be [ranks, ranks, room, channels], for the ranks of the slots");
+            "tokens in flight must be [ranks, ranks, capacity, channels], for the ranks of the slots");
     return sent;
   }
   /// The placement of the packed tensor along `axis`; sets that of `tokens` in place.

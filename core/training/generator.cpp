@@ -55,7 +55,7 @@ std::span<const float> Generator::read(std::span<const std::int32_t> tokens) {
   if (tokens.empty()) throw UsageError("there is no token to go on from; the prompt must have at least one");
   if (const auto count = static_cast<std::int64_t>(tokens.size()); position_ + count > longest_)
     throw UsageError(std::to_string(position_ + count) + " tokens are more than the " + std::to_string(longest_) +
-                     " that there is room for");
+                     " that the KV cache holds");
   for (const std::int32_t token : tokens) {
     if (token < 0 || token >= vocabulary_)
       throw UsageError("the prompt has the token " + std::to_string(token) + ", the model's vocabulary those from 0 to " +

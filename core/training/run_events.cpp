@@ -125,7 +125,7 @@ bool RunEvents::make_room(std::int64_t step, double missing) {
   room_ *= growth;
   const auto rows = static_cast<std::int64_t>(missing);
   line_.note("step " + std::to_string(step) + ": " + without_room + "; it runs again with " + fixed_text(room_, 2) +
-             " times the room that its strategies ask for");
+             " times the capacity that its strategies ask for");
   if (job_.rank() == 0) {
     recorder_.event("more_room", R"({"step": )" + std::to_string(step) + R"(, "rows": )" + std::to_string(rows) +
                                      R"(, "room": )" + fixed_text(room_, 4) + "}");

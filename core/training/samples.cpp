@@ -15,7 +15,7 @@ TextPrograms sample_programs(const Plan& plan, const Program& step, const Sample
         "checkpoints");
   if (step.overflow != no_tensor) {
     throw UsageError(
-        "--sample-every does not go with experts that are divided over ranks (strategies ep and tp-sp), where tokens may find no room; use "
+        "--sample-every does not go with experts that are sharded over ranks (ep, tp-sp), whose capacity may not suffice; use "
         "consist generate on its checkpoints");
   }
   const std::int64_t needed = static_cast<std::int64_t>(request.prompt.size()) + request.tokens,

@@ -45,7 +45,7 @@ bool had_room(TrainingState& state, PreparedProgram& program, std::int64_t step,
   try {
     if (events.make_room(step, missing)) return false;
   } catch (const TooLarge& error) {
-    why = std::string(". With more room ") + error.what();
+    why = std::string(". With a larger capacity ") + error.what();
   }
   before_the_end();
   throw Error(what + std::to_string(step) + " " + text + why);

@@ -202,7 +202,7 @@ class Reader final : public readers::KeyReader {
   void read_reduce_dtype(const std::string& key, const Json& value) {
     const std::string name = value.is_string() ? lower(value.get<std::string>()) : "";
     if (name == "auto") {
-      target_.note(key, value, "gradients travel in the dtype in which the precision makes them");
+      target_.note(key, value, "gradients are sent in the dtype in which the precision makes them");
     } else if (stage_ > 0 && (name == "bf16" || name == "bfp16" || name == "fp32")) {
       set_option(key, value, "communication_data_type", name == "fp32" ? "fp32" : "bf16");
     } else if (name == "fp32") {

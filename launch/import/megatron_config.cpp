@@ -132,7 +132,7 @@ class Reader final : public readers::KeyReader {
     }
     const bool low = flag("grad-reduce-in-bf16");
     for (const char* name : {"grad-reduce-in-bf16", "accumulate-allreduce-grads-in-fp32"})
-      values_.note(name, "gradients are added up and travel in " + std::string(low ? "bf16" : "fp32"));
+      values_.note(name, "gradients are added up and sent in " + std::string(low ? "bf16" : "fp32"));
     if (config_.precision != "fp32")
       target_.derive_plugin("grad-reduce-in-bf16", config_.precision, "gradients", low ? "bf16" : "f32");
   }

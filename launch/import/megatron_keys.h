@@ -15,7 +15,7 @@ inline constexpr std::string_view beside = "collectives run beside computation a
 inline constexpr std::string_view one_core = "there is one implementation of models";
 inline constexpr std::string_view memory = "memory is planned before the run";
 inline constexpr std::string_view finds_ranks = "consist launch, Slurm or torchrun start ranks (docs/jobs.md)";
-inline constexpr std::string_view dispatches = "--ep options say how tokens travel";
+inline constexpr std::string_view dispatches = "--ep options say how tokens are sent";
 inline constexpr std::string_view checks = "programs are verified before they run, and a loss that is no number ends the run";
 
 inline constexpr KeyRule rules[] = {
@@ -287,7 +287,7 @@ inline constexpr KeyRule families[] = {
     {"timing-", KeyKind::no_effect, readers::states_profile},
     {"fsdp-", KeyKind::no_effect, "buckets and buffers are Consist's (--zero3-offload.prefetch_bucket_size)"},
     {"megatron-fsdp-", KeyKind::no_effect, "the precision states dtypes"},
-    {"use-nccl-ub", KeyKind::no_effect, "--transport says how messages travel"},
+    {"use-nccl-ub", KeyKind::no_effect, "--transport says how messages are sent"},
     {"no-barrier-with-", KeyKind::no_effect, readers::states_profile},
     {"profile", KeyKind::no_effect, readers::states_profile},
     {"use-pytorch-profiler", KeyKind::no_effect, readers::states_profile},
@@ -309,13 +309,13 @@ inline constexpr KeyRule families[] = {
     {"exit-", KeyKind::no_effect, "--steps says when it ends"},
     {"distributed-", KeyKind::no_effect, "--timeout is the longest wait for another rank"},
     {"local-rank", KeyKind::no_effect, finds_ranks},
-    {"use-ring-exchange-p2p", KeyKind::no_effect, "--transport says how messages travel"},
-    {"nccl-", KeyKind::no_effect, "--transport says how messages travel"},
+    {"use-ring-exchange-p2p", KeyKind::no_effect, "--transport says how messages are sent"},
+    {"nccl-", KeyKind::no_effect, "--transport says how messages are sent"},
     {"use-tp-pp-dp-mapping", KeyKind::no_effect, "strategies say which ranks are neighbours"},
-    {"high-priority-stream-groups", KeyKind::no_effect, "--transport says how messages travel"},
+    {"high-priority-stream-groups", KeyKind::no_effect, "--transport says how messages are sent"},
     {"tp-comm-", KeyKind::no_effect, "--tp-sp options say what runs beside computation"},
     {"inference-", KeyKind::no_effect, "nothing is generated"},
-    {"use-sharp", KeyKind::no_effect, "--transport says how messages travel"},
+    {"use-sharp", KeyKind::no_effect, "--transport says how messages are sent"},
     {"moe-router-bias-update-rate", KeyKind::off},
     {"moe-router-enable-expert-bias", KeyKind::off},
     {"grpo-", KeyKind::off, "there is no reinforcement learning"},

@@ -172,7 +172,7 @@ class Reader final : public readers::KeyReader {
     for (const char* name : {"converters", "enable_float8_linear", "mixed_precision_param"}) {
       if (name != std::string(from)) values_.note(name, "--precision " + config_.precision);
     }
-    values_.note("mixed_precision_reduce", "gradients are added up and travel in fp32");
+    values_.note("mixed_precision_reduce", "gradients are added up and sent in fp32");
     if (config_.precision == "bf16" || config_.precision == "fp8") {
       values_.state_plugin("training.dtype", config_.precision, "states", parameters == "bfloat16" ? "bf16" : "f32");
       values_.state_plugin("mixed_precision_reduce", config_.precision, "gradients", "f32");
