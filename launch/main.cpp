@@ -1,8 +1,9 @@
 // The executable `consist`: picks the subcommand and turns errors into messages and exit statuses.
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "consist/error.h"
 #include "consist/plugin.h"
@@ -17,12 +18,19 @@ namespace {
 
 constexpr const char* version = CONSIST_VERSION;
 
+using consist::Command;
+
+/// Commands in the overview: those of two words are in the help of the first.
+bool is_shown(const Command& command) {
+  return !command.is_hidden() && command.name.find(' ') == std::string_view::npos;
+}
+
 void print_help() {
   std::puts(
       "Consist composes a training run from interchangeable parts, runs it, and measures which configuration is fastest.\n\n"
       "usage: consist COMMAND [OPTIONS]\n");
-  for (const auto& command : consist::commands::table) {
-    if (command.summary != nullptr) std::printf("  %-10s %s\n", command.name, command.summary);
+  for (const Command* command : consist::commands::table()) {
+    if (is_shown(*command)) std::printf("  %-10s %s\n", std::string(command->name).c_str(), command->summary);
   }
   std::puts(
       "\n`consist COMMAND --help` shows the command's options.\n\n"
@@ -38,17 +46,16 @@ int run(const std::vector<std::string>& arguments) {
     std::printf("consist %s, plugin API %u, %s\n", version, consist::plugin_api_version, CONSIST_FINGERPRINT);
     return 0;
   }
-  for (const auto& command : consist::commands::table) {
-    if (arguments[0] != command.name) continue;
-    std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-    // Behind `launch` stands another program's command line.
-    const std::size_t own = arguments[0] == "launch" ? std::min<std::size_t>(1, rest.size()) : rest.size();
-    std::replace(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(own), std::string("-h"), std::string("--help"));
-    return command.run(rest);
+  const consist::CommandTable table = consist::commands::table();
+  if (arguments.size() > 1) {
+    if (const Command* command = consist::find_command(table, arguments[0] + " " + arguments[1]))
+      return run_command(*command, {arguments.begin() + 2, arguments.end()});
   }
+  if (const Command* command = consist::find_command(table, arguments[0]))
+    return run_command(*command, {arguments.begin() + 1, arguments.end()});
   std::vector<consist::KnownName> known;
-  for (const auto& command : consist::commands::table) {
-    if (command.summary != nullptr) known.push_back({command.name});
+  for (const Command* command : table) {
+    if (is_shown(*command)) known.push_back({std::string(command->name)});
   }
   throw consist::UsageError("there is no command '" + arguments[0] + "'; see consist --help." +
                             consist::did_you_mean(arguments[0], known));

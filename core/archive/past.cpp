@@ -1,7 +1,6 @@
 #include "core/archive/past.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -13,12 +12,6 @@ namespace consist {
 namespace {
 
 using Json = nlohmann::json;
-
-/// Options that change neither what a row means nor which values it has, what a device settles later, which a run takes over, and
-/// the machine that is planned for.
-constexpr std::array always_may_differ = {"steps",         "checkpoint_keep", "memory_limit", "timeout", "host_memory_limit",
-                                          "profile",       "chosen_options",  "machine",      "price",   "sample_every",
-                                          "sample_prompt", "sample_tokens"};
 
 /// The options of plugins that count, of a configuration.
 Json plugin_options_of(const Json& config, const std::function<bool(const std::string&)>& may_differ) {
@@ -81,8 +74,7 @@ void check_same_run(const std::string& path, const std::string& config, const st
   for (const auto& [key, value] : now.items()) {
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');
-    const bool always = std::find(always_may_differ.begin(), always_may_differ.end(), key) != always_may_differ.end();
-    if (always || may_differ(name)) continue;
+    if (key == "chosen_options" || may_differ(name)) continue;  // a device settles these later, and a run takes them over
     if (const Json& known = before.contains(key) ? before : absent; known.contains(key) && known[key] == value) continue;
     if (key == "transport" && value == "auto") continue;  // whatever is there, of which earlier versions named one by default
     differences += "\n  " + key + ": " + text(before, key) + " in the archive, " + text(now, key) + " now";

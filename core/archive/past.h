@@ -28,9 +28,8 @@ struct ArchivePast {
 ArchivePast read_past(const std::string& path, std::int64_t last_step);
 
 /// Checks that the archive at `path` is of the run described by `config` (RunConfig::to_json), so that --resume may go on in it.
-/// Settings of how long and how carefully a run goes on may differ: steps, limits, profile. `--transport auto` goes on in the
-/// archive of any transport. Options for which `may_differ` is true, by name ("trace", "csv.file"), may, too. An option that
-/// the archive, written by an earlier version, does not know had the value that it has in `defaults`, a configuration as well.
+/// Options for which `may_differ` is true, by name ("trace", "csv.file"), may differ, and what a device settled by measuring.
+/// `--transport auto` goes on in the archive of any transport. An option that the archive, written by an earlier version, does not know had the value that it has in `defaults`, a configuration as well.
 /// Throws UsageError naming each option that differs with both values, DataError if the file is no archive.
 void check_same_run(const std::string& path, const std::string& config, const std::string& defaults,
                     const std::function<bool(const std::string&)>& may_differ);

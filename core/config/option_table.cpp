@@ -16,6 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using enum OptionKind;
 using enum OptionGroup;
+using enum OptionScope;
 
 template <auto Member>
 void set_member(RunConfig& config, const std::string& text) {
@@ -37,11 +38,18 @@ Json get_member(const RunConfig& config) {
   return config.*Member;
 }
 
+/// A row whose value two functions set and get.
+template <auto Set, auto Get>
+constexpr RunOption row_of(const OptionSpec& spec, const char* value, OptionGroup group, OptionScope scope,
+                           Sweep sweep = Sweep::commas) {
+  return {.spec = spec, .value = value, .group = group, .scope = scope, .sweep = sweep, .set = Set, .get = Get};
+}
+
 /// A row whose value is a member of RunConfig.
 template <auto Member>
-constexpr RunOption row(const OptionSpec& spec, const char* value, OptionGroup group, Sweep sweep = Sweep::commas,
-                        bool archived = true) {
-  return {spec, value, group, sweep, false, set_member<Member>, get_member<Member>, archived};
+constexpr RunOption row(const OptionSpec& spec, const char* value, OptionGroup group, OptionScope scope,
+                        Sweep sweep = Sweep::commas) {
+  return row_of<set_member<Member>, get_member<Member>>(spec, value, group, scope, sweep);
 }
 
 /// A row whose default says that there is no such value.
@@ -50,9 +58,16 @@ constexpr RunOption optional(RunOption row) {
   return row;
 }
 
+/// A row that an archive does not state: it is about the archive itself.
+constexpr RunOption not_archived(RunOption row) {
+  row.archived = false;
+  return row;
+}
+
 /// A row that says where other values come from.
-constexpr RunOption source(const OptionSpec& spec, const char* value, Sweep sweep = Sweep::none, bool repeats = false) {
-  return {spec, value, configuration, sweep, repeats, nullptr, nullptr, false};
+constexpr RunOption source(const OptionSpec& spec, const char* value, OptionScope scope = place, Sweep sweep = Sweep::none,
+                           bool repeats = false) {
+  return {.spec = spec, .value = value, .scope = scope, .sweep = sweep, .repeats = repeats, .archived = false};
 }
 
 using C = RunConfig;
@@ -128,142 +143,100 @@ Json get_clip(const C& config) {
 
 // Sizes are bounded where their products would leave 64 bits long before any machine could hold them.
 constexpr RunOption table[] = {
-    row<&C::model>({"model", text, "", "preset, or Hugging Face folder (its weights are loaded)"}, "NAME|FOLDER", configuration),
+    row<&C::model>({"model", text, "", "preset, or Hugging Face folder (its weights are loaded)"}, "NAME|FOLDER", configuration,
+                   program),
     source({"config", text, "", "options from a file (TOML, JSON; docs/configuration.md), or those of an archive's run"}, "FILE"),
-    source({"print-config", flag, "false", "write the configuration as such a file instead of running it"}, ""),
-    {{"strategy", text, "ddp", "one, several combined: a=2+b, or on two mesh axes: a=2x4"},
-     "S",
-     configuration,
-     Sweep::commas,
-     false,
-     set_strategies,
-     get_strategies},
-    {{"transport", text, "auto", "auto: the fastest; T1, or T1+a=T2"},
-     "T",
-     configuration,
-     Sweep::commas,
-     false,
-     set_transports,
-     get_transports},
-    row<&C::precision>({"precision", text, "fp32", "dtypes of all values"}, "P", configuration),
-    row<&C::device>({"device", text, "auto", "auto: the fastest there is"}, "D", configuration),
-    row<&C::machine>({"machine", text, "", "machine to plan for; else the device's own"}, "M", configuration, Sweep::pluses),
-    row<&C::dataset>({"dataset", text, "text", "text, jsonl, ..., or a=0.7+b=0.3"}, "D", configuration),
-    row<&C::ranks>({"ranks", integer, "1", "processes to start on this machine", "1..65536"}, "N", configuration),
+    source({"print-config", flag, "false", "write the configuration as such a file instead of running it"}, "", display),
+    row_of<set_strategies, get_strategies>({"strategy", text, "ddp", "one, several combined: a=2+b, or on two mesh axes: a=2x4"},
+                                           "S", configuration, program),
+    row_of<set_transports, get_transports>({"transport", text, "auto", "auto: the fastest; T1, or T1+a=T2"}, "T", configuration,
+                                           program),
+    row<&C::precision>({"precision", text, "fp32", "dtypes of all values"}, "P", configuration, program),
+    row<&C::device>({"device", text, "auto", "auto: the fastest there is"}, "D", configuration, program),
+    row<&C::machine>({"machine", text, "", "machine to plan for; else the device's own"}, "M", configuration, program,
+                     Sweep::pluses),
+    row<&C::dataset>({"dataset", text, "text", "text, jsonl, ..., or a=0.7+b=0.3"}, "D", configuration, data),
+    row<&C::ranks>({"ranks", integer, "1", "processes to start on this machine", "1..65536"}, "N", configuration, program),
     source({"plugin", text, "", "file or folder to look for plugins in, too; repeatable", "", "", "", OptionRole::code}, "PATH",
-           Sweep::none, true),
+           place, Sweep::none, true),
     source(
         {"from", text, "", "what a file of another trainer states, key by key: torchtitan, Megatron-LM, Accelerate, DeepSpeed"},
-        "FILE", Sweep::commas),
-    source({"from-set", text, "", "replaces a value of that file"}, "KEY=VALUE", Sweep::keyed, true),
-    source({"from-notes", flag, "false", "say what became of each key of that file"}, ""),
-    source({"deepspeed-config", text, "", "the same, DeepSpeed's JSON only"}, "FILE", Sweep::commas),
-    source({"deepspeed-set", text, "", "replaces a value; repeatable"}, "KEY=VALUE", Sweep::keyed, true),
+        "FILE", place, Sweep::commas),
+    source({"from-set", text, "", "replaces a value of that file"}, "KEY=VALUE", place, Sweep::keyed, true),
+    source({"from-notes", flag, "false", "say what became of each key of that file"}, "", display),
+    source({"deepspeed-config", text, "", "the same, DeepSpeed's JSON only"}, "FILE", place, Sweep::commas),
+    source({"deepspeed-set", text, "", "replaces a value; repeatable"}, "KEY=VALUE", place, Sweep::keyed, true),
 
-    row<&C::steps>({"steps", integer, "100", "optimizer steps", "1.."}, "N", training),
-    optional(
-        row<&C::epochs>({"epochs", integer, "0", "passes through the data, instead of --steps", "1..1000000"}, "N", training)),
+    row<&C::steps>({"steps", integer, "100", "optimizer steps", "1.."}, "N", training, data),
+    optional(row<&C::epochs>({"epochs", integer, "0", "passes through the data, instead of --steps", "1..1000000"}, "N", training,
+                             data)),
     row<&C::global_batch>(
         {"global-batch", integer, "0", "sequences per step of all ranks: sets the batch, or with --batch the accumulation",
          "0..1000000000000"},
-        "N", training),
-    row<&C::sequence>({"sequence", integer, "512", "tokens per sequence", "1..1000000000"}, "N", training),
-    row<&C::batch>({"batch", integer, "4", "sequences per rank and micro-batch", "1..1000000000"}, "N", training),
-    row<&C::accumulation>({"accumulation", integer, "1", "micro-batches per step", "1..65536"}, "N", training),
-    row<&C::seed>({"seed", integer, "0", "of initial weights and data order", "0.."}, "N", training),
-    row<&C::from_scratch>({"from-scratch", flag, "false", "do not load a folder's weights"}, "", training),
-    row<&C::pack>({"pack", flag, "on", "one matmul for q, k, v; for gate, up"}, "on|off", training),
-    {{"recompute", text, "none", "in backward: full, or OP,OP..."},
-     "WHAT",
-     training,
-     Sweep::pluses,
-     false,
-     set_recompute,
-     get_recompute},
-    {{"recompute-layers", text, "", "only in these layers, from 0"},
-     "A-B",
-     training,
-     Sweep::commas,
-     false,
-     set_recompute_layers,
-     get_recompute_layers},
-    {{"offload-activations", text, "none", "on the host: all, 0-15"},
-     "L",
-     training,
-     Sweep::commas,
-     false,
-     set_offload,
-     get_offload},
-    {{"freeze", text, "", "not trained, by name: *norm*,lm_head*"},
-     "PATTERNS",
-     training,
-     Sweep::pluses,
-     false,
-     set_freeze,
-     get_freeze},
-    {{"train-only", text, "", "only these parameters are trained"},
-     "PATTERNS",
-     training,
-     Sweep::pluses,
-     false,
-     set_train_only,
-     get_train_only},
-    row<&C::optimizer_plugin>({"optimizer", text, "adamw", "sgd, lion, muon, ..."}, "O", training),
-    row<&C::learning_rate>({"learning-rate", real, "3e-4", "peak of the schedule", "0..1e6"}, "X", training),
-    row<&C::schedule>({"schedule", text, "constant", "linear, cosine, wsd, ..."}, "S", training),
-    {{"weight-decay", real, "0.1", "not on norms and biases", "0..1e3"},
-     "X",
-     training,
-     Sweep::commas,
-     false,
-     set_weight_decay,
-     get_weight_decay},
-    {{"clip", real, "1", "largest global gradient norm; 0: no limit", "0..1e9"},
-     "X",
-     training,
-     Sweep::commas,
-     false,
-     set_clip,
-     get_clip},
+        "N", training, program),
+    row<&C::sequence>({"sequence", integer, "512", "tokens per sequence", "1..1000000000"}, "N", training, program),
+    row<&C::batch>({"batch", integer, "4", "sequences per rank and micro-batch", "1..1000000000"}, "N", training, program),
+    row<&C::accumulation>({"accumulation", integer, "1", "micro-batches per step", "1..65536"}, "N", training, program),
+    row<&C::seed>({"seed", integer, "0", "of initial weights and data order", "0.."}, "N", training, data),
+    row<&C::from_scratch>({"from-scratch", flag, "false", "do not load a folder's weights"}, "", training, data),
+    row<&C::pack>({"pack", flag, "on", "one matmul for q, k, v; for gate, up"}, "on|off", training, program),
+    row_of<set_recompute, get_recompute>({"recompute", text, "none", "in backward: full, or OP,OP..."}, "WHAT", training, program,
+                                         Sweep::pluses),
+    row_of<set_recompute_layers, get_recompute_layers>(
+        {"recompute-layers", text, "", "only in these layers, from 0", "", "recompute"}, "A-B", training, program),
+    row_of<set_offload, get_offload>({"offload-activations", text, "none", "on the host: all, 0-15"}, "L", training, program),
+    row_of<set_freeze, get_freeze>({"freeze", text, "", "not trained, by name: *norm*,lm_head*"}, "PATTERNS", training, program,
+                                   Sweep::pluses),
+    row_of<set_train_only, get_train_only>({"train-only", text, "", "only these parameters are trained"}, "PATTERNS", training,
+                                           program, Sweep::pluses),
+    row<&C::optimizer_plugin>({"optimizer", text, "adamw", "sgd, lion, muon, ..."}, "O", training, program),
+    row<&C::learning_rate>({"learning-rate", real, "3e-4", "peak of the schedule", "0..1e6"}, "X", training, data),
+    row<&C::schedule>({"schedule", text, "constant", "linear, cosine, wsd, ..."}, "S", training, program),
+    row_of<set_weight_decay, get_weight_decay>({"weight-decay", real, "0.1", "not on norms and biases", "0..1e3"}, "X", training,
+                                               program),
+    row_of<set_clip, get_clip>({"clip", real, "1", "largest global gradient norm; 0: no limit", "0..1e9"}, "X", training,
+                               program),
 
-    {{"observe", text, "", "plugins that are told of each step", "", "", "", OptionRole::results},
-     "NAME,...",
-     results,
-     Sweep::pluses,
-     false,
-     set_observers,
-     get_observers},
-    row<&C::archive>({"archive", text, "", "HDF5 archive of the run", "", "", "", OptionRole::results}, "FILE", results,
-                     Sweep::none, false),
-    row<&C::overwrite>({"overwrite", flag, "false", "replace files of results", "", "", "", OptionRole::results}, "", results,
-                       Sweep::commas, false),
+    row_of<set_observers, get_observers>(
+        {"observe", text, "", "plugins that are told of each step", "", "", "", OptionRole::results}, "NAME,...", results,
+        display, Sweep::pluses),
+    not_archived(row<&C::archive>({"archive", text, "", "HDF5 archive of the run", "", "", "", OptionRole::results}, "FILE",
+                                  results, place, Sweep::none)),
+    not_archived(row<&C::overwrite>({"overwrite", flag, "false", "replace files of results", "", "", "", OptionRole::results}, "",
+                                    results, place)),
     row<&C::checkpoint>({"checkpoint", text, "", "where checkpoints go", "", "", "", OptionRole::results}, "FOLDER", results,
-                        Sweep::none),
+                        place, Sweep::none),
     row<&C::checkpoint_every>({"checkpoint-every", integer, "0", "steps; 0: at the end", "0..", "", "", OptionRole::results}, "N",
-                              results),
+                              results, place),
     row<&C::checkpoint_each_epoch>(
         {"checkpoint-each-epoch", flag, "false", "after each pass through the data", "", "", "", OptionRole::results}, "",
-        results),
-    row<&C::checkpoint_keep>({"checkpoint-keep", integer, "2", "newest checkpoints to keep", "1..1000000"}, "N", results),
+        results, place),
+    row<&C::checkpoint_keep>({"checkpoint-keep", integer, "2", "newest checkpoints to keep", "1..1000000", "checkpoint"}, "N",
+                             results, limit),
     row<&C::resume>({"resume", flag, "false", "continue from the newest checkpoint", "", "", "", OptionRole::results}, "",
-                    results),
+                    results, place),
     row<&C::export_folder>({"export", text, "", "the model in Hugging Face's format", "", "", "", OptionRole::results}, "FOLDER",
-                           results, Sweep::none),
+                           results, place, Sweep::none),
     row<&C::export_dtype>({"export-dtype", OptionKind::choice, "auto", "as the run began; bfloat16, ...",
-                           "auto|float32|bfloat16|float16", "", "", OptionRole::results},
-                          "D", results, Sweep::none),
-    row<&C::evaluate_every>({"evaluate-every", integer, "0", "steps; 0: never", "0.."}, "N", results),
-    row<&C::evaluate_sequences>({"evaluate-sequences", integer, "64", "per evaluation, at most", "0.."}, "N", results),
-    row<&C::sample_every>({"sample-every", integer, "0", "steps between samples of text; 0: none", "0.."}, "N", results),
-    row<&C::sample_prompt>({"sample-prompt", text, "", "what samples go on from"}, "TEXT", results, Sweep::none),
-    row<&C::sample_tokens>({"sample-tokens", integer, "64", "tokens of a sample, at most", "1..1000000"}, "N", results),
-    row<&C::memory_limit>({"memory-limit", bytes, "0", "device, per rank; 0: all of it"}, "BYTES", results),
-    row<&C::host_memory_limit>({"host-memory-limit", bytes, "0", "pinned, per host; 0: all"}, "BYTES", results),
-    row<&C::timeout_seconds>({"timeout", integer, "60", "longest wait for another rank", "1..1000000000"}, "SECONDS", results),
-    {{"price", text, "", "per GPU and hour, or by machine: h200=2.5"}, "P", results, Sweep::none, false, set_price, get_price},
-    row<&C::profile>({"profile", flag, "false", "time every instruction"}, "", results),
+                           "auto|float32|bfloat16|float16", "export", "", OptionRole::results},
+                          "D", results, place, Sweep::none),
+    row<&C::evaluate_every>({"evaluate-every", integer, "0", "steps; 0: never", "0.."}, "N", results, data),
+    row<&C::evaluate_sequences>({"evaluate-sequences", integer, "64", "per evaluation, at most", "0..", "evaluate-every"}, "N",
+                                results, data),
+    row<&C::sample_every>({"sample-every", integer, "0", "steps between samples of text; 0: none", "0.."}, "N", results, display),
+    row<&C::sample_prompt>({"sample-prompt", text, "", "what samples go on from", "", "sample-every"}, "TEXT", results, display,
+                           Sweep::none),
+    row<&C::sample_tokens>({"sample-tokens", integer, "64", "tokens of a sample, at most", "1..1000000", "sample-every"}, "N",
+                           results, display),
+    row<&C::memory_limit>({"memory-limit", bytes, "0", "device, per rank; 0: all of it"}, "BYTES", results, limit),
+    row<&C::host_memory_limit>({"host-memory-limit", bytes, "0", "pinned, per host; 0: all"}, "BYTES", results, limit),
+    row<&C::timeout_seconds>({"timeout", integer, "60", "longest wait for another rank", "1..1000000000"}, "SECONDS", results,
+                             limit),
+    row_of<set_price, get_price>({"price", text, "", "per GPU and hour, or by machine: h200=2.5"}, "P", results, display,
+                                 Sweep::none),
+    row<&C::profile>({"profile", flag, "false", "time every instruction"}, "", results, display),
     row<&C::trace>({"trace", text, "", "timeline of the last step, for Perfetto", "", "", "", OptionRole::results}, "FILE",
-                   results, Sweep::none),
+                   results, place, Sweep::none),
 };
 
 /// "  --steps N [100]  optimizer steps"
@@ -289,6 +262,14 @@ const RunOption* find_run_option(std::string_view name) noexcept {
   const auto found =
       std::find_if(std::begin(table), std::end(table), [&](const RunOption& option) { return option.spec.name == name; });
   return found == std::end(table) ? nullptr : found;
+}
+
+bool is_place_of_results(const RunOption& option) noexcept {
+  return option.scope == OptionScope::place && option.spec.kind == OptionKind::text && option.archived;
+}
+
+bool is_beside_training(const RunOption& option) noexcept {
+  return option.scope != OptionScope::program && option.scope != OptionScope::data;
 }
 
 std::string text_in(const RunConfig& config, const RunOption& option) {

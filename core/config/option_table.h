@@ -25,10 +25,22 @@ enum class Sweep {
 enum class OptionGroup { configuration, training, results };
 CONSIST_API const char* title_of(OptionGroup group) noexcept;
 
+/// Kinds of what an option decides, by which the core and commands ask whether it counts for them.
+enum class OptionScope {
+  program,  ///< what is compiled and how weights are updated: parts, sizes, ranks
+  data,     ///< what a run reads and for how long: data, initial values, rates, evaluations
+  place,    ///< where something lies and whether it may be replaced: archives, checkpoints, files that give other options
+  limit,    ///< how much a run may take: memory, time, checkpoints that are kept
+  display,  ///< what is shown and measured beside: samples, prices, profiles
+};
+
+/// A row of a table of options: of a run's, or of a command's own. RunOption::spec.needs is the name of the run's option without
+/// which this one has no effect.
 struct RunOption {
   OptionSpec spec;
   const char* value = "";  ///< what the help calls it: "FILE"; empty for a switch, whose bare name means true
   OptionGroup group = OptionGroup::configuration;
+  OptionScope scope = OptionScope::place;
   Sweep sweep = Sweep::commas;
   bool repeats = false;  ///< may be given several times
   /// Where it stands in a RunConfig; null for what says where other values come from. `text` is a legal_value().
@@ -37,6 +49,8 @@ struct RunOption {
   bool archived = true;  ///< in RunConfig::to_json(), under the name with '_' for '-'
   /// The default says that there is no such value, which `choices` need not allow: files may state it, nobody gives it.
   bool unset_by_default = false;
+  bool takes_several = false;  ///< `value` stands for one word or more; it repeats
+  char letter = '\0';          ///< its short name, -o
 
   bool is_switch() const noexcept { return *value == '\0'; }
   /// True if the value `text` of the option means the same as leaving the option out.
@@ -47,6 +61,12 @@ struct RunOption {
 CONSIST_API std::span<const RunOption> run_option_table();
 /// By name; null if there is none.
 CONSIST_API const RunOption* find_run_option(std::string_view name) noexcept;
+
+/// True if the option is a file or folder that each run writes, and that its archive states: --checkpoint, --export, --trace.
+CONSIST_API bool is_place_of_results(const RunOption& option) noexcept;
+
+/// True if the option changes nothing in what is trained, how fast or how far: a place, a limit or what is shown.
+CONSIST_API bool is_beside_training(const RunOption& option) noexcept;
 
 /// The option's value in a configuration as text: what legal_value() makes of it. Empty for one that has none (get() is null).
 CONSIST_API std::string text_in(const RunConfig& config, const RunOption& option);

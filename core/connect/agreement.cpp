@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "core/config/option_table.h"
 #include "core/cost/collective_stream.h"
 
 namespace consist {
@@ -125,10 +126,12 @@ class Agreement {
 /// Returns the options that must be equal on all ranks. Paths, devices and limits may be a host's own.
 Json shared_options(const RunConfig& config) {
   Json options = Json::parse(config.to_json());
-  for (const char* own : {"model", "device", "machine", "memory_limit", "host_memory_limit", "timeout", "checkpoint_keep"})
-    options.erase(own);
-  for (const char* path : {"checkpoint", "export", "trace"}) {
-    if (options.contains(path) && options[path].is_string()) options[path] = !options[path].get<std::string>().empty();
+  for (const char* own : {"model", "device", "machine"}) options.erase(own);
+  for (const RunOption& option : run_option_table()) {
+    std::string key = option.spec.name;
+    std::replace(key.begin(), key.end(), '-', '_');
+    if (option.scope == OptionScope::limit) options.erase(key);
+    if (is_place_of_results(option)) options[key] = !text_in(config, option).empty();
   }
   Json of_plugins = Json::object();
   std::vector<std::string> owners{config.precision};

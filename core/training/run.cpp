@@ -8,6 +8,7 @@
 #include "consist/error.h"
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
+#include "core/config/option_table.h"
 #include "core/connect/last_resort.h"
 #include "core/plugin/option_roles.h"
 #include "core/record/observers.h"
@@ -23,8 +24,13 @@ void check_archive(const RunConfig& config, PluginHost& host) {
   std::error_code ignored;
   const bool goes_on = config.resume && !config.overwrite && std::filesystem::is_regular_file(config.archive, ignored);
   check_archive_path(config.archive, config.overwrite || goes_on);
-  // Where results go may differ, and where code lies: an archive cannot give these (--config run.h5).
-  const auto may_differ = [&](const std::string& option) { return role_in_file(option, host) != OptionRole::setting; };
+  // Where results go may differ, and where code lies: an archive cannot give these (--config run.h5). So may the length, the
+  // machine that is planned for, and what changes neither what a row means nor which values it has.
+  const auto may_differ = [&](const std::string& option) {
+    const RunOption* const of_run = find_run_option(option);
+    return role_in_file(option, host) != OptionRole::setting ||
+           (of_run != nullptr && (is_beside_training(*of_run) || option == "steps" || option == "machine"));
+  };
   if (goes_on) check_same_run(config.archive, config.to_json(), RunConfig{}.to_json(), may_differ);
 }
 

@@ -9,7 +9,7 @@
 #include "core/base/split.h"
 #include "core/config/option_value.h"
 #include "core/cost/machine_file.h"
-#include "launch/cli/command_lines.h"
+#include "core/plugin/host.h"
 
 namespace consist::launch {
 namespace {
@@ -103,24 +103,24 @@ const std::vector<NamedValues>& named_values() {
 
 class Completer {
  public:
-  Completer(const std::vector<std::string>& words, const std::vector<std::string>& commands)
-      : words_(words), commands_(commands), typed_(words.empty() ? "" : words.back()), plugins_(paths_of(words)) {}
+  Completer(const std::vector<std::string>& words, CommandTable commands)
+      : words_(words), table_(commands), typed_(words.empty() ? "" : words.back()), plugins_(paths_of(words)) {}
 
   Completions run() {
     if (words_.size() <= 1) {
-      offer(commands_);
+      offer_commands();
       offer({"--help", "--version"});
       return done();
     }
     std::string command = words_[0];
     std::size_t first = 1;  // word behind the command
-    if (words_.size() > 2 && find_command_line(command + " " + words_[1]) != nullptr) command += " " + words_[first++];
-    if (command == "launch") {
+    if (words_.size() > 2 && find_command(table_, command + " " + words_[1]) != nullptr) command += " " + words_[first++];
+    command_ = find_command(table_, command);
+    if (command_ == nullptr || command_->is_hidden()) return done();
+    if (command_->operand.starts_with("-- ")) {
       const auto dashes = std::find(words_.begin(), words_.end() - 1, "--");
-      if (dashes != words_.end() - 1) return complete({dashes + 1, words_.end()}, commands_);
+      if (dashes != words_.end() - 1) return complete({dashes + 1, words_.end()}, table_);
     }
-    line_ = find_command_line(command);
-    if (line_ == nullptr) return done();
     const std::string before = words_.size() - 1 > first ? words_[words_.size() - 2] : "";
     const std::size_t equals = typed_.find('=');
     if (typed_.starts_with("--") && equals != std::string::npos) {
@@ -145,11 +145,6 @@ class Completer {
     return paths;
   }
 
-  const RunOption* find_option(const std::string& name) const {
-    const auto own = std::find_if(line_->own.begin(), line_->own.end(), [&](const RunOption& o) { return name == o.spec.name; });
-    if (own != line_->own.end()) return &*own;
-    return line_->takes(name) ? find_run_option(name) : nullptr;
-  }
   /// An option of a part, "zero2.stage".
   std::optional<OptionSpec> find_spec(const std::string& name) {
     const std::size_t dot = name.find('.');
@@ -160,19 +155,18 @@ class Completer {
     return std::nullopt;
   }
   bool takes_value(const std::string& name) {
-    if (const RunOption* const option = find_option(name)) return !option->is_switch();
+    if (const RunOption* const option = command_->find(name)) return !option->is_switch();
     const std::optional<OptionSpec> spec = find_spec(name);
     return spec && spec->kind != OptionKind::flag;
   }
 
   void options() {
-    for (const RunOption& option : line_->own) offer({std::string("--") + option.spec.name});
-    // Commands of jobs take options of parts, too.
-    const bool parts = line_->of_train || line_->command == "bench collectives" || line_->command == "calibrate";
+    offer({"--help"});
+    for (const RunOption& option : command_->own) offer({std::string("--") + option.spec.name});
     for (const RunOption& option : run_option_table()) {
-      if (line_->takes(option.spec.name)) offer({std::string("--") + option.spec.name});
+      if (command_->takes_of_run(option.spec.name)) offer({std::string("--") + option.spec.name});
     }
-    if (!parts || typed_.size() < 3) return;
+    if (!command_->takes_parts() || typed_.size() < 3) return;
     const std::size_t dot = typed_.find('.');
     if (dot == std::string::npos) {
       for (const std::string& name : plugins_.all_names()) {
@@ -205,7 +199,7 @@ class Completer {
       result_.files = kind == "machine";
       return;
     }
-    const RunOption* const option = find_option(name);
+    const RunOption* const option = command_->find(name);
     const std::optional<OptionSpec> part = option == nullptr ? find_spec(name) : std::nullopt;
     if (option == nullptr && !part) return;
     const OptionSpec& spec = option != nullptr ? option->spec : *part;
@@ -217,23 +211,30 @@ class Completer {
       for (const std::string& value : tunable_values(spec, std::string(name))) offer({prefix + value});
     }
     const std::string_view value = option != nullptr ? option->value : "";
-    result_.files = value == "FILE" || value == "PATH" || (part && spec.kind == OptionKind::text);
+    result_.files = value.starts_with("FILE") || value == "PATH" || (part && spec.kind == OptionKind::text);
     result_.folders = value == "FOLDER";
   }
 
   void operands() {
-    const std::string_view operand = line_->operand;
+    const std::string_view operand = command_->operand;
     if (operand == "FILE" || operand == "FOLDER") {
       result_.files = true;
     } else if (operand == "PLUGIN") {
       offer(plugins_.all_names());
     } else if (operand == "COMMAND") {
-      offer(line_->command == "launch" ? std::vector<std::string>{"--"} : commands_);
+      offer_commands();
+    } else if (operand.starts_with("-- ")) {
+      offer({"--"});
     } else if (!operand.empty()) {
       for (const std::string_view word : split(operand, '|')) offer({std::string(word)});
     }
   }
 
+  void offer_commands() {
+    for (const Command* command : table_) {
+      if (!command->is_hidden() && command->name.find(' ') == std::string_view::npos) offer({std::string(command->name)});
+    }
+  }
   void offer(const std::vector<std::string>& words) {
     for (const std::string& word : words) {
       if (word.starts_with(typed_)) result_.words.push_back(word);
@@ -246,16 +247,16 @@ class Completer {
   }
 
   const std::vector<std::string>& words_;
-  const std::vector<std::string>& commands_;
+  const CommandTable table_;
   const std::string typed_;
   Plugins plugins_;
-  const CommandLine* line_ = nullptr;
+  const Command* command_ = nullptr;
   Completions result_;
 };
 
 }  // namespace
 
-Completions complete(const std::vector<std::string>& words, const std::vector<std::string>& commands) {
+Completions complete(const std::vector<std::string>& words, CommandTable commands) {
   return Completer(words, commands).run();
 }
 

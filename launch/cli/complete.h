@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plugin/host.h"
+#include "launch/cli/command.h"
 
 namespace consist::launch {
 
@@ -15,9 +15,9 @@ struct Completions {
   bool open = false;               ///< a word goes on behind what is completed: "--zero2."
 };
 
-/// `words`: those behind `consist`, the last of which is being typed (it may be empty). `commands`: names that --help shows.
-/// Plugins are loaded as far as their options or presets are asked for; one that cannot be used has none.
-Completions complete(const std::vector<std::string>& words, const std::vector<std::string>& commands);
+/// `words`: those behind `consist`, the last of which is being typed (it may be empty). Plugins are loaded as far as their
+/// options or presets are asked for; one that cannot be used has none.
+Completions complete(const std::vector<std::string>& words, CommandTable commands);
 
 /// `words` as bash divides them, which makes a word of each '=': put together again. Sets `cut` to how many characters of the
 /// last one bash takes for done.

@@ -16,8 +16,8 @@ bool is_from_file(const ParsedRun& parsed, const std::string& option);
 /// line chose other parts. A note names each part; `file` is how it names the file ("--from").
 void drop_stray_options(const std::string& file, const PluginOptions& of_command_line, PluginHost& host, RunConfig& config);
 
-/// Reads the file that is given, if one is, into `config`, and returns the options that it has stated. Throws UsageError if both are
-/// given, for replacements without a file, and what the readers throw.
+/// Reads the file that is given, if one is, into `config`, and returns the options that it has stated. Throws UsageError if both
+/// are given, for replacements without a file, and what the readers throw.
 std::set<std::string> read_trainer_file(const ParsedRun& parsed, PluginHost& host, RunConfig& config);
 
 }  // namespace consist

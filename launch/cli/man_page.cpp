@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <sstream>
 
-#include "consist/error.h"
 #include "core/config/option_value.h"
-#include "launch/cli/command_lines.h"
 
 namespace consist::launch {
 namespace {
@@ -40,24 +37,20 @@ std::string heading(const std::string& name, const std::string& version, const s
          " \\- " + shown(summary) + "\n";
 }
 
-/// The usage is the synopsis, what follows the description, as the terminal shows it.
-std::string body(const std::string& help) {
-  std::istringstream lines(help);
-  std::string synopsis, description;
-  bool usage = true;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.empty() && !synopsis.empty()) usage = false;
-    const std::string mark = "usage: ";
-    if (line.starts_with(mark)) line.erase(0, mark.size());
-    (usage ? synopsis : description) += line + "\n";
-  }
-  const auto block = [](const std::string& text) { return ".nf\n" + shown(text) + ".fi\n"; };
-  description.erase(0, std::min(description.find_first_not_of('\n'), description.size()));
-  return ".SH SYNOPSIS\n" + block(synopsis) + (description.empty() ? "" : ".SH DESCRIPTION\n" + block(description));
+/// Sections of the command's texts, as the terminal shows them.
+std::string body(const Command& command) {
+  const auto block = [](const char* title, const std::string& text) {
+    return text.empty() ? ""
+                        : std::string(".SH ") + title + "\n.nf\n" + shown(text + (text.ends_with('\n') ? "" : "\n")) + ".fi\n";
+  };
+  const std::string between = *command.about != '\0' && *command.notes != '\0' ? "\n" : "";
+  return block("SYNOPSIS", "consist " + std::string(command.name) + (command.name.empty() ? "" : " ") + command.usage) +
+         block("DESCRIPTION", command.about + between + command.notes) + block("EXAMPLES", command.example);
 }
 
 std::string entry_of(const RunOption& option) {
-  std::string text = ".TP\n\\fB" + shown(std::string("--") + option.spec.name) + "\\fR";
+  const std::string letter = option.letter == '\0' ? "" : std::string("-") + option.letter + ", ";
+  std::string text = ".TP\n\\fB" + shown(letter + "--" + option.spec.name) + "\\fR";
   if (!option.is_switch()) text += " \\fI" + shown(option.value) + "\\fR";
   text += "\n" + shown(option.spec.help);
   if (!option.is_switch()) {
@@ -69,40 +62,43 @@ std::string entry_of(const RunOption& option) {
 
 }  // namespace
 
-std::string page_name(const std::string& command) {
-  std::string name = command.empty() ? "consist" : "consist-" + command;
+std::string page_name(std::string_view command) {
+  std::string name = "consist-" + std::string(command);
   std::replace(name.begin(), name.end(), ' ', '-');
   return name;
 }
 
-std::string man_page(const std::string& command, const std::string& summary, const std::string& help,
-                     const std::string& version) {
-  const CommandLine* const line = find_command_line(command);
-  if (line == nullptr) throw UsageError("there is no page of '" + command + "'; consist man without a name lists the pages");
-  std::string text = heading(page_name(command), version, summary) + body(help) + ".SH OPTIONS\n";
-  for (const RunOption& option : line->own) text += entry_of(option);
-  if (command == "train") {
+std::string man_page(const Command& command, const std::string& version) {
+  std::string text = heading(page_name(command.name), version, command.summary) + body(command) + ".SH OPTIONS\n";
+  text += entry_of(help_option);
+  for (const RunOption& option : command.own) text += entry_of(option);
+  if (command.is_of_runs()) {
     const char* title = nullptr;
     for (const RunOption& option : run_option_table()) {
       if (title != title_of(option.group)) text += ".SS " + shown(title_of(option.group)) + "\n";
       title = title_of(option.group);
       text += entry_of(option);
     }
-  } else if (line->of_train && line->taken.empty()) {
-    text += ".PP\nAll options of\n.BR consist\\-train (1)\nare taken, too.\n";
   }
-  for (const std::string_view name : line->taken) {
-    if (const RunOption* const option = find_run_option(name)) text += entry_of(*option);
+  for (const TakenOption& taken : command.taken) {
+    RunOption option = *find_run_option(taken.name);
+    if (*taken.help != '\0') option.spec.help = taken.help;
+    text += entry_of(option);
   }
-  return text + ".SH SEE ALSO\n.BR consist (1)" + (command == "train" ? "" : ",\n.BR consist\\-train (1)") + "\n";
+  if (command.takes == Takes::all && !command.is_of_runs()) text += ".PP\nAll options of\n.BR consist\\-train (1)\nare taken, too.\n";
+  return text + ".SH SEE ALSO\n.BR consist (1)" + (command.is_of_runs() ? "" : ",\n.BR consist\\-train (1)") + "\n";
 }
 
-std::string overview_page(const std::vector<std::pair<std::string, std::string>>& commands, const std::string& help,
-                          const std::string& version) {
+std::string overview_page(CommandTable commands, const std::string& version) {
+  const Command overview{.usage = "COMMAND [OPTIONS]",
+                         .about =
+                             "Composes a training run from interchangeable parts, runs it, and measures which configuration\n"
+                             "is fastest.\n"};
   std::string text = heading("consist", version, "composes training runs from interchangeable parts, runs and compares them") +
-                     body(help) + ".SH COMMANDS\n";
-  for (const auto& [command, summary] : commands)
-    text += ".TP\n.BR " + shown(page_name(command)) + " (1)\n" + shown(summary) + ".\n";
+                     body(overview) + ".SH COMMANDS\n";
+  for (const Command* command : commands) {
+    if (!command->is_hidden()) text += ".TP\n.BR " + shown(page_name(command->name)) + " (1)\n" + shown(command->summary) + ".\n";
+  }
   return text;
 }
 

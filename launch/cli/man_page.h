@@ -2,20 +2,20 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
+
+#include "launch/cli/command.h"
 
 namespace consist::launch {
 
-/// "consist-bench-expect" of "bench expect"; "consist" of nothing.
-std::string page_name(const std::string& command);
+/// "consist-bench-expect" of "bench expect".
+std::string page_name(std::string_view command);
 
-/// The page of a command in roff: its `summary`, its help text as it stands, and the options of its row (command_lines.h) with
-/// kinds, legal values and defaults; of "train" those of all runs. Throws UsageError for a command that has no row.
-std::string man_page(const std::string& command, const std::string& summary, const std::string& help, const std::string& version);
+/// The page of a command in roff: its texts as they stand, and its options with kinds, legal values and defaults; of "train"
+/// those of all runs.
+std::string man_page(const Command& command, const std::string& version);
 
-/// The page of the program: what --help says, and the commands with their summaries.
-std::string overview_page(const std::vector<std::pair<std::string, std::string>>& commands, const std::string& help,
-                          const std::string& version);
+/// The page of the program, with the commands and their summaries.
+std::string overview_page(CommandTable commands, const std::string& version);
 
 }  // namespace consist::launch

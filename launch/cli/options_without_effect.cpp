@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/config/dataset_choices.h"
+#include "core/config/option_table.h"
 #include "core/config/option_value.h"
 
 namespace consist {
@@ -14,22 +15,11 @@ std::string no_effect(const std::string& option, const std::string& needed) {
 
 /// Adds lines for the core's options.
 void add_own(const std::function<bool(const std::string&)>& given, const RunConfig& config, std::vector<std::string>& lines) {
-  struct Rule {
-    const char* option;
-    bool has_effect;
-    const char* needed;
-  };
-  const bool checkpoints = !config.checkpoint.empty();
-  const Rule rules[] = {
-      {"recompute-layers", config.recompute.any(), "--recompute"},
-      {"checkpoint-keep", checkpoints, "--checkpoint FOLDER"},
-      {"export-dtype", !config.export_folder.empty(), "--export FOLDER"},
-      {"sample-prompt", config.sample_every > 0, "--sample-every STEPS"},
-      {"sample-tokens", config.sample_every > 0, "--sample-every STEPS"},
-      {"evaluate-sequences", config.evaluate_every > 0, "--evaluate-every STEPS"},
-  };
-  for (const Rule& rule : rules) {
-    if (given(rule.option) && !rule.has_effect) lines.push_back(no_effect(rule.option, rule.needed));
+  for (const RunOption& option : run_option_table()) {
+    if (*option.spec.needs == '\0' || !given(option.spec.name)) continue;
+    const RunOption& needed = *find_run_option(option.spec.needs);
+    if (text_in(config, needed) == needed.spec.fallback)
+      lines.push_back(no_effect(option.spec.name, std::string("--") + needed.spec.name + " " + needed.value));
   }
 }
 

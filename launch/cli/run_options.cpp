@@ -14,7 +14,6 @@
 #include "core/config/dataset_choices.h"
 #include "core/config/option_value.h"
 #include "core/plan/parts.h"
-#include "launch/cli/command_line_style.h"
 #include "launch/cli/config_of_archive.h"
 #include "launch/cli/file_options.h"
 #include "launch/cli/options_without_effect.h"
@@ -22,28 +21,11 @@
 
 namespace consist {
 
-namespace po = boost::program_options;
-
-namespace {
-
-void describe(std::span<const RunOption> table, po::options_description& described) {
-  for (const RunOption& option : table) {
-    if (option.repeats) {
-      described.add_options()(option.spec.name, po::value<std::vector<std::string>>()->composing());
-    } else if (option.is_switch()) {
-      described.add_options()(option.spec.name, po::value<std::string>()->zero_tokens()->implicit_value("true"));
-    } else {
-      described.add_options()(option.spec.name, po::value<std::string>());
-    }
-  }
-}
-
-}  // namespace
-
-void add_entries(ParsedRun& parsed, std::vector<ConfigEntry> entries, std::span<const RunOption> own) {
+void add_entries(ParsedRun& parsed, std::vector<ConfigEntry> entries) {
   const std::set<std::string> sources{"config", "print-config"};
   std::map<std::string, GivenOption> of_file;
   for (ConfigEntry& entry : entries) {
+    const std::span<const RunOption> own = parsed.command->own;
     const auto of_command = std::find_if(own.begin(), own.end(), [&](const RunOption& o) { return entry.name == o.spec.name; });
     const RunOption* option = of_command != own.end() ? &*of_command : find_run_option(entry.name);
     if (option == nullptr) {
@@ -65,47 +47,18 @@ void add_entries(ParsedRun& parsed, std::vector<ConfigEntry> entries, std::span<
   parsed.given.merge(of_file);  // what is there stays
 }
 
-namespace {
-
-/// Adds the options that the file of --config gives and the command line does not.
-void add_file(ParsedRun& parsed, std::span<const RunOption> own) {
+ParsedRun parse_run(CommandLine line) {
+  ParsedRun parsed{std::move(line), {}, {}};
   const std::string path = parsed.text("config");
+  if (path.empty()) return parsed;
   const auto given = [&](const std::string& name) { return parsed.has(name); };
-  add_entries(parsed, is_archive_name(path) ? config_of_archive(path, given, parsed.notes) : read_config_file(path), own);
-}
-
-}  // namespace
-
-ParsedRun parse_run(const std::vector<std::string>& arguments, std::span<const RunOption> own) {
-  po::options_description all;
-  describe(run_option_table(), all);
-  describe(own, all);
-  ParsedRun parsed;
-  try {
-    const po::parsed_options options =
-        po::command_line_parser(arguments).options(all).style(command_line_style).allow_unregistered().run();
-    po::variables_map once;
-    po::store(options, once);  // which refuses what is given twice
-    for (const po::option& option : options.options) {
-      if (option.unregistered || option.position_key >= 0) continue;
-      GivenOption& given = parsed.given[option.string_key];
-      given.said = "--" + option.string_key;
-      const std::vector<std::string> none{"true"};
-      const std::vector<std::string>& values = option.value.empty() ? none : option.value;
-      given.values.insert(given.values.end(), values.begin(), values.end());
-    }
-    parsed.rest = po::collect_unrecognized(options.options, po::include_positional);
-  } catch (const po::error& error) {
-    throw UsageError(std::string(error.what()) + " (see --help)");
-  }
-  if (parsed.has("config")) add_file(parsed, own);
+  add_entries(parsed, is_archive_name(path) ? config_of_archive(path, given, parsed.notes) : read_config_file(path));
   return parsed;
 }
 
-std::string value_of(const ParsedRun& parsed, const RunOption& option) {
-  const std::string name = option.spec.name;
-  return parsed.has(name) ? legal_value(option.spec, parsed.text(name), parsed.given.at(name).said)
-                          : std::string(option.spec.fallback);
+ParsedRun parse_run(const std::vector<std::string>& arguments) {
+  static constexpr Command run{.name = "train", .takes = Takes::all};
+  return parse_run(read_command_line(run, arguments));
 }
 
 std::vector<std::string> plugin_paths(const ParsedRun& parsed) {
@@ -228,13 +181,8 @@ void print_config(const RunConfig& config, PluginHost& host, const std::vector<s
   std::fputs(to_toml(config, host, plugins).c_str(), stdout);
 }
 
-int planning_command(const std::vector<std::string>& arguments, std::span<const RunOption> own, const char* help,
-                     const std::function<int(const ParsedRun&, PluginHost&, RunConfig)>& body) {
-  const ParsedRun parsed = parse_run(arguments, own);
-  if (parsed.flag("help")) {
-    std::fputs(help, stdout);
-    return 0;
-  }
+int planning_command(const CommandLine& line, const std::function<int(const ParsedRun&, PluginHost&, RunConfig)>& body) {
+  const ParsedRun parsed = parse_run(line);
   PluginHost host(plugin_paths(parsed));
   say_plugin_warnings(host);
   RunConfig config = make_config(parsed, host);

@@ -2,10 +2,7 @@
 // line, and from the file of --config, which the command line overrides.
 #pragma once
 
-#include <boost/program_options.hpp>
 #include <functional>
-#include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -14,43 +11,24 @@
 #include "core/config/run_config.h"
 #include "core/job/job.h"
 #include "core/plugin/host.h"
+#include "launch/cli/command_line.h"
 
 namespace consist {
 
-/// A value that was given, and how messages name it: "--steps" or "run.toml, line 3: steps".
-struct GivenOption {
-  std::string said;
-  std::vector<std::string> values;  ///< one, unless the option may be repeated; not checked yet
-};
-
 /// Options that were given, on the command line and in the file of --config.
-struct ParsedRun {
-  std::map<std::string, GivenOption> given;  ///< options of the run and of the command, by name
-  /// Tokens of the command line that are none of these: `--<plugin>.<option> VALUE`, read by read_plugin_options.
-  std::vector<std::string> rest;
-  std::vector<ConfigEntry> of_plugins;  ///< the file's entries that are none of these
+struct ParsedRun : CommandLine {
+  std::vector<ConfigEntry> of_plugins;  ///< the file's entries that are none of a run and none of the command
   std::vector<std::string> notes;       ///< for people: what the file cannot give
-
-  bool has(const std::string& name) const { return given.contains(name); }
-  /// True if the command line itself gives the option, and no file.
-  bool is_on_command_line(const std::string& name) const { return has(name) && given.at(name).said == "--" + name; }
-  /// The given value, the first of several; empty if none was given.
-  std::string text(const std::string& name) const { return has(name) ? given.at(name).values.front() : ""; }
-  std::vector<std::string> texts(const std::string& name) const {
-    return has(name) ? given.at(name).values : std::vector<std::string>{};
-  }
-  bool flag(const std::string& name) const { return text(name) == "true"; }
 };
 
-/// Parses against the table of the run's options and `own` (the command's), and reads the file of --config. Abbreviations are not
-/// guessed. Throws UsageError, and as read_config_file() and config_of_archive().
-ParsedRun parse_run(const std::vector<std::string>& arguments, std::span<const RunOption> own = {});
+/// Reads the file of --config, which the command line overrides. Throws UsageError, and as read_config_file() and
+/// config_of_archive().
+ParsedRun parse_run(CommandLine line);
+/// The same of words behind `consist train`.
+ParsedRun parse_run(const std::vector<std::string>& arguments);
 
 /// Adds the options that entries of a file give and the command line does not. Throws UsageError.
-void add_entries(ParsedRun& parsed, std::vector<ConfigEntry> entries, std::span<const RunOption> own = {});
-
-/// The option's value, or its default, checked. Throws UsageError.
-std::string value_of(const ParsedRun& parsed, const RunOption& option);
+void add_entries(ParsedRun& parsed, std::vector<ConfigEntry> entries);
 
 /// The paths of --plugin.
 std::vector<std::string> plugin_paths(const ParsedRun& parsed);
@@ -62,10 +40,9 @@ void say_plugin_warnings(const PluginHost& host, const JobAddress& process = {})
 /// The config, checked, options of parts included. Throws UsageError.
 RunConfig make_config(const ParsedRun& parsed, PluginHost& host);
 
-/// A command that plans: parses its options, says the plugins' warnings on stderr, and calls `body` with what make_config()
-/// makes. With --help, which is among the `own` ones, or --print-config it prints that instead. Returns the exit status.
-int planning_command(const std::vector<std::string>& arguments, std::span<const RunOption> own, const char* help,
-                     const std::function<int(const ParsedRun&, PluginHost&, RunConfig)>& body);
+/// A command that plans: says the plugins' warnings on stderr, and calls `body` with what make_config() makes. With
+/// --print-config it prints that instead. Returns the exit status.
+int planning_command(const CommandLine& line, const std::function<int(const ParsedRun&, PluginHost&, RunConfig)>& body);
 
 /// The configuration as a TOML file that --config reads back as the same. Options of parts are those that are given. `plugins`
 /// are the paths of --plugin.

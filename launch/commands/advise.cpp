@@ -17,21 +17,9 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
-    {.spec = {"help", OptionKind::flag, "false", "this text"}},
-    {.spec = {"json", OptionKind::flag, "false", "for programs"}},
-};
-
-constexpr const char* help =
-    "usage: consist advise --model NAME [OPTIONS of train] [--machine M] [--json]\n\n"
-    "Says what would make this configuration faster on a machine: other precisions, strategies and their options,\n"
-    "recomputation, micro-batches, batches. Each alternative is compiled and simulated; it is said if it fits and is at\n"
-    "least 2% faster (tokens/s), with what it costs in memory and what else it changes. Nothing is run.\n\n"
-    "  --machine M  h200 (the default), h100, a100, l40s, cpu, or a file of consist calibrate (docs/machines.md)\n"
-    "  --json       the same as JSON (docs/predict.md)\n\n"
-    "Returns 1 if the configuration does not fit the machine's memory, and then prints changes that make it fit.\n"
-    "All options of train are taken: consist train --help. consist tune searches all configurations of a model instead.\n\n"
-    "example: consist advise --model qwen3-0.6b --strategy zero2 --ranks 4 --batch 4 --sequence 4096 --machine h200\n";
+constexpr TakenOption taken[] = {
+    {"machine", "h200 (the default), h100, a100, l40s, cpu, or a file of consist calibrate (docs/machines.md)"}};
+constexpr RunOption own_options[] = {a_switch("json", "the same as JSON (docs/predict.md)")};
 
 nlohmann::ordered_json json_of(const launch::Advice& advice) {
   return {{"options", advice.options},
@@ -99,8 +87,21 @@ int advise_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
 
 }  // namespace
 
-int advise(const Arguments& arguments) {
-  return planning_command(arguments, own_options, help, advise_config);
-}
+constinit const Command advise_command{
+    .name = "advise",
+    .summary = "say what would make a configuration faster on a machine; nothing is run",
+    .usage = "--model NAME [OPTIONS of train] [--machine M] [--json]",
+    .about =
+        "Says what would make this configuration faster on a machine: other precisions, strategies and their options,\n"
+        "recomputation, micro-batches, batches. Each alternative is compiled and simulated; it is said if it fits and is at\n"
+        "least 2% faster (tokens/s), with what it costs in memory and what else it changes. Nothing is run.\n",
+    .own = own_options,
+    .notes =
+        "Returns 1 if the configuration does not fit the machine's memory, and then prints changes that make it fit.\n"
+        "All options of train are taken: consist train --help. consist tune searches all configurations of a model instead.\n",
+    .example = "consist advise --model qwen3-0.6b --strategy zero2 --ranks 4 --batch 4 --sequence 4096 --machine h200\n",
+    .takes = Takes::all,
+    .taken = taken,
+    .run = [](const CommandLine& line) { return planning_command(line, advise_config); }};
 
 }  // namespace consist::commands

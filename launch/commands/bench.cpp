@@ -1,4 +1,4 @@
-// consist bench collectives: a transport's rates, and whether its results are right.
+// consist bench, and consist bench collectives: a transport's rates, and whether its results are right.
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
@@ -14,33 +14,21 @@
 namespace consist::commands {
 namespace {
 
-namespace po = boost::program_options;
+using enum OptionKind;
 
-constexpr const char* help =
-    "usage: consist bench collectives [--transport T] [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
-    "Times the collectives of a transport between ranks on this machine, or between those that a launcher has\n"
-    "started, and checks the result of every size. Prints the columns of nccl-tests: bytes of the whole data,\n"
-    "elements, time of a call, algbw = bytes / time, busbw = what each link carried, and the number of wrong\n"
-    "elements; then the bandwidth and latency of links that fit the times. The first lines name the verified\n"
-    "path of the bytes. Needs twice --max-bytes of memory per rank.\n\n"
-    "  --transport T [auto: the fastest there is]\n"
-    "  --ranks N [2]         --device D [auto: the fastest]\n"
-    "  --collectives LIST          of all_reduce,all_gather,reduce_scatter,broadcast,send_receive [all]\n"
-    "  --min-bytes B [1Mi]         --max-bytes B [64Mi]  --factor N [2]      sizes\n"
-    "  --dtype f32|bf16 [f32]      --seconds S [0.5]     measured per line, about\n"
-    "  --timeout SECONDS [60]      longest wait for another rank\n"
-    "  --plugin PATH               also look for plugins in this file or folder; may be repeated\n\n"
-    "Returns 1 if a result is wrong. To estimate what links of a known speed should reach: consist bench expect --help\n"
-    "example: consist bench collectives --transport nvlink --device cuda --ranks 4 --max-bytes 1Gi --dtype bf16\n";
-
-po::options_description own_options() {
-  po::options_description own;
-  own.add_options()("collectives", po::value<std::string>()->default_value(""))(
-      "min-bytes", po::value<std::string>()->default_value("1Mi"))("max-bytes", po::value<std::string>()->default_value("64Mi"))(
-      "factor", po::value<std::int64_t>()->default_value(2))("dtype", po::value<std::string>()->default_value("f32"))(
-      "seconds", po::value<double>()->default_value(0.5, "0.5"));
-  return own;
-}
+constexpr RunOption own_options[] = {
+    valued("transport", text, "auto", "T", "auto: the fastest there is"),
+    valued("ranks", integer, "2", "N", "ranks to start on this machine", "1..65536"),
+    launch::device_option,
+    valued("collectives", text, "", "LIST", "of all_reduce,all_gather,reduce_scatter,broadcast,send_receive; left out: all"),
+    valued("min-bytes", bytes, "1Mi", "B", "the smallest size", "1.."),
+    valued("max-bytes", bytes, "64Mi", "B", "the largest size", "1.."),
+    valued("factor", integer, "2", "N", "from size to size", "2.."),
+    valued("dtype", choice, "f32", "f32|bf16", "of the elements, which collectives add", "f32|bf16"),
+    valued("seconds", real, "0.5", "S", "measured per line, about"),
+    launch::timeout_option,
+    launch::plugin_option,
+};
 
 std::vector<std::string> read_collectives(const std::string& list) {
   const std::vector<std::string>& known = launch::collective_names();
@@ -58,21 +46,17 @@ std::vector<std::string> read_collectives(const std::string& list) {
   return chosen;
 }
 
-launch::BenchSettings read_settings(const po::variables_map& values) {
+launch::BenchSettings read_settings(const CommandLine& line) {
   launch::BenchSettings s;
-  s.collectives = read_collectives(values["collectives"].as<std::string>());
-  const std::string dtype = values["dtype"].as<std::string>();
-  if (dtype != "f32" && dtype != "bf16") throw UsageError("--dtype is '" + dtype + "'; collectives add f32 and bf16");
-  s.dtype = *dtype_of(dtype);
-  s.min_bytes = parse_bytes(values["min-bytes"].as<std::string>());
-  s.max_bytes = parse_bytes(values["max-bytes"].as<std::string>());
-  s.factor = values["factor"].as<std::int64_t>();
-  s.seconds = values["seconds"].as<double>();
-  if (s.min_bytes < 1) throw UsageError("--min-bytes is " + std::to_string(s.min_bytes) + "; it must be at least 1");
+  s.collectives = read_collectives(line.value("collectives"));
+  s.dtype = *dtype_of(line.value("dtype"));
+  s.min_bytes = line.integer("min-bytes");
+  s.max_bytes = line.integer("max-bytes");
+  s.factor = line.integer("factor");
+  s.seconds = line.real("seconds");
   if (s.max_bytes < s.min_bytes) {
     throw UsageError("--max-bytes is " + std::to_string(s.max_bytes) + ", less than --min-bytes, " + std::to_string(s.min_bytes));
   }
-  if (s.factor < 2) throw UsageError("--factor is " + std::to_string(s.factor) + "; it must be at least 2");
   if (!(s.seconds > 0)) throw UsageError("--seconds must be above 0");
   return s;
 }
@@ -104,27 +88,52 @@ int run_rank(const RunConfig& config, const launch::BenchSettings& settings, Plu
   return wrong == 0 ? 0 : 1;
 }
 
-int bench_collectives(const Arguments& arguments) {
-  const launch::JobCommand command{{"bench", "collectives"}, help, 2, own_options()};
-  std::optional<launch::JobCommandLine> line = launch::read_command_line(command, arguments);
-  if (!line) return 0;
-  const launch::BenchSettings settings = read_settings(line->values);
-  PluginHost host(line->plugin_paths);
-  launch::take_part_options(*line, host);
-  refuse_stray_options(line->config, host);
-  return launch::run_on_ranks(command, *line, host, [&](JoinedJob& job) { return run_rank(line->config, settings, host, job); });
+int bench_collectives(const CommandLine& line) {
+  const launch::BenchSettings settings = read_settings(line);
+  RunConfig config = launch::config_of(line);
+  PluginHost host(line.texts("plugin"));
+  launch::take_part_options(line, host, config);
+  refuse_stray_options(config, host);
+  return launch::run_on_ranks(line, config, host, [&](JoinedJob& job) { return run_rank(config, settings, host, job); });
+}
+
+int bench(const CommandLine& line) {
+  if (line.operands.empty()) {
+    std::fputs(help_of(bench_command).c_str(), stdout);
+    return 2;
+  }
+  throw UsageError("consist bench has collectives and expect, not '" + line.operands.front() + "'; see consist bench --help");
 }
 
 }  // namespace
 
-int bench(const Arguments& arguments) {
-  if (!arguments.empty() && arguments[0] == "collectives") return bench_collectives({arguments.begin() + 1, arguments.end()});
-  if (!arguments.empty() && arguments[0] == "expect") return bench_expect({arguments.begin() + 1, arguments.end()});
-  if (arguments.empty() || arguments[0] == "--help") {
-    std::fputs(help, stdout);
-    return arguments.empty() ? 2 : 0;
-  }
-  throw UsageError("consist bench has collectives and expect, not '" + arguments[0] + "'; see consist bench --help");
-}
+constinit const Command bench_command{
+    .name = "bench",
+    .summary = "time the collectives of a transport, or estimate what they should reach",
+    .usage = "collectives|expect [OPTIONS]",
+    .about =
+        "collectives times the collectives of a transport between ranks, and checks the result of every size.\n"
+        "expect estimates what a collective should reach on links of a known speed, and runs nothing.\n",
+    .notes = "See consist bench collectives --help, and consist bench expect --help.\n",
+    .example = "consist bench collectives --transport nvlink --device cuda --ranks 4 --max-bytes 1Gi --dtype bf16\n",
+    .operand = "collectives|expect",
+    .run = bench};
+
+constinit const Command bench_collectives_command{
+    .name = "bench collectives",
+    .summary = "time the collectives of a transport, and check their results",
+    .usage = "[--transport T] [OPTIONS] [--<part>.<option> VALUE]...",
+    .about =
+        "Times the collectives of a transport between ranks on this machine, or between those that a launcher has\n"
+        "started, and checks the result of every size. Prints the columns of nccl-tests: bytes of the whole data,\n"
+        "elements, time of a call, algbw = bytes / time, busbw = what each link carried, and the number of wrong\n"
+        "elements; then the bandwidth and latency of links that fit the times. The first lines name the verified\n"
+        "path of the bytes. Needs twice --max-bytes of memory per rank.\n",
+    .own = own_options,
+    .notes =
+        "Returns 1 if a result is wrong. To estimate what links of a known speed should reach: consist bench expect --help\n",
+    .example = "consist bench collectives --transport nvlink --device cuda --ranks 4 --max-bytes 1Gi --dtype bf16\n",
+    .takes = Takes::parts,
+    .run = bench_collectives};
 
 }  // namespace consist::commands

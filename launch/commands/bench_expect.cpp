@@ -1,5 +1,4 @@
 // consist bench expect: the rate that a collective should reach on described links, beside measured figures.
-#include <boost/program_options.hpp>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,38 +10,32 @@
 #include "consist/text.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/transports.h"
-#include "launch/cli/command_line_style.h"
 #include "launch/commands/commands.h"
 #include "launch/measure/collective_model.h"
 
 namespace consist::commands {
 namespace {
 
-namespace po = boost::program_options;
 using launch::Expectation;
 using launch::LinkModel;
 
-constexpr const char* help =
-    "usage: consist bench expect --members N,M --bytes B --bandwidth B/S | --machine M [OPTIONS]   (defaults in\n"
-    "brackets)\n\n"
-    "Estimates what a collective should reach: on links of a known speed, by one formula, or on a machine, by its\n"
-    "file. Compares measured figures with the estimate. Nothing is run.\n\n"
-    "  algbw = bytes / time. busbw = algbw x 2(n-1)/n for all_reduce, x (n-1)/n for all_gather and reduce_scatter:\n"
-    "  what each member sends, so that busbw is what to compare with a link's speed, and algbw is not.\n"
-    "  A ring of n takes 2(n-1) steps (all_reduce) or n-1: time = steps x latency + busbw factor x bytes / (efficiency\n"
-    "  x bandwidth). No algorithm that adds up on its members passes algbw = bandwidth / busbw factor.\n\n"
-    "  --collective C [all_reduce]   all_reduce, all_gather or reduce_scatter\n"
-    "  --members LIST                numbers of members, each with a link: GPUs, or nodes whose GPUs reduce first\n"
-    "  --bytes B                     of the whole data, e.g. 16e9\n"
-    "  --machine M                   rates of this machine, whose ranks are the members: h200, h100, a100, l40s, cpu or a\n"
-    "                                file, as explain takes it\n"
-    "  --transport T [auto]          by the links of this transport that the machine's file has; auto: the fastest that it\n"
-    "                                has within a node and between nodes\n"
-    "  --bandwidth B                 bytes per second that a member can send, by the data sheet of its links\n"
-    "  --efficiency X [0.85]         fraction of the bandwidth that large messages reach, 0..1; an assumption\n"
-    "  --latency S [20e-6]           seconds of a step; an assumption. consist bench collectives measures both\n"
-    "  --measured LIST               measured algbw per entry of --members, in bytes per second, to compare with\n\n"
-    "example: consist bench expect --members 2,8,125 --bytes 16e9 --bandwidth 400e9 --measured 340e9,270e9,156e9\n";
+using enum OptionKind;
+
+constexpr RunOption own_options[] = {
+    valued("collective", choice, "all_reduce", "C", "all_reduce, all_gather or reduce_scatter",
+           "all_reduce|all_gather|reduce_scatter"),
+    valued("members", text, "", "LIST", "numbers of members, each with a link: GPUs, or nodes whose GPUs reduce first"),
+    valued("bytes", real, "", "B", "of the whole data, e.g. 16e9", "0.."),
+    valued("machine", text, "", "M",
+           "rates of this machine, whose ranks are the members: h200, h100, a100, l40s, cpu or a file, as explain takes it"),
+    valued("transport", text, "auto", "T",
+           "by the links of this transport that the machine's file has; auto: the fastest that it has within a node and between "
+           "nodes"),
+    valued("bandwidth", real, "", "B", "bytes per second that a member can send, by the data sheet of its links", "0.."),
+    valued("efficiency", real, "0.85", "X", "fraction of the bandwidth that large messages reach; an assumption", "0..1"),
+    valued("latency", real, "20e-6", "S", "seconds of a step; an assumption. consist bench collectives measures both", "0.."),
+    valued("measured", text, "", "LIST", "measured algbw per entry of --members, in bytes per second, to compare with"),
+};
 
 double number(const std::string& option, const std::string& text) {
   char* end = nullptr;
@@ -59,9 +52,9 @@ std::vector<double> numbers(const std::string& option, const std::string& list) 
   return all;
 }
 
-double above_zero(const po::variables_map& values, const std::string& option) {
-  if (values.count(option) == 0) throw UsageError("--" + option + " is missing (see consist bench expect --help)");
-  const double value = number(option, values[option].as<std::string>());
+double above_zero(const CommandLine& line, const std::string& option) {
+  if (line.value(option).empty()) throw UsageError("--" + option + " is missing (see consist bench expect --help)");
+  const double value = line.real(option);
   if (value == 0) throw UsageError("--" + option + " must be above 0");
   return value;
 }
@@ -97,42 +90,24 @@ AxisTransports transports_of(const std::string& named, const Machine& machine) {
   return {automatic.names[0], automatic.names[1]};
 }
 
-}  // namespace
-
-int bench_expect(const Arguments& arguments) {
-  po::options_description options;
-  options.add_options()("help", "")("collective", po::value<std::string>()->default_value("all_reduce"))(
-      "members", po::value<std::string>())("bytes", po::value<std::string>())("bandwidth", po::value<std::string>())(
-      "machine", po::value<std::string>())("transport", po::value<std::string>()->default_value("auto"))(
-      "efficiency", po::value<std::string>()->default_value("0.85"))("latency", po::value<std::string>()->default_value("20e-6"))(
-      "measured", po::value<std::string>()->default_value(""));
-  po::variables_map values;
-  try {
-    po::store(po::command_line_parser(arguments).options(options).style(command_line_style).run(), values);
-  } catch (const po::error& error) {
-    throw UsageError(std::string(error.what()) + " (see consist bench expect --help)");
-  }
-  if (values.count("help") != 0) {
-    std::fputs(help, stdout);
-    return 0;
-  }
-  const std::string collective = values["collective"].as<std::string>();
-  if (values.count("members") == 0) throw UsageError("--members is missing (see consist bench expect --help)");
-  const std::vector<double> members = numbers("members", values["members"].as<std::string>());
-  const std::vector<double> measured = numbers("measured", values["measured"].as<std::string>());
+int bench_expect(const CommandLine& line) {
+  const std::string collective = line.value("collective");
+  if (!line.has("members")) throw UsageError("--members is missing (see consist bench expect --help)");
+  const std::vector<double> members = numbers("members", line.text("members"));
+  const std::vector<double> measured = numbers("measured", line.text("measured"));
   if (!measured.empty() && measured.size() != members.size()) {
     throw UsageError("--measured has " + std::to_string(measured.size()) + " figures for " + std::to_string(members.size()) +
                      " entries of --members");
   }
-  const double bytes = above_zero(values, "bytes");
-  const bool by_machine = values.count("machine") != 0;
-  if (by_machine && values.count("bandwidth") != 0)
+  const double bytes = above_zero(line, "bytes");
+  const bool by_machine = line.has("machine");
+  if (by_machine && line.has("bandwidth"))
     throw UsageError("--machine and --bandwidth both say how fast links are; give one of them");
-  const std::string transport = values["transport"].as<std::string>();
-  if (!values["transport"].defaulted() && !by_machine)
+  const std::string transport = line.value("transport");
+  if (line.has("transport") && !by_machine)
     throw UsageError(
         "--transport chooses among the links of a machine; give --machine, or describe the links by --bandwidth alone");
-  const auto machine = by_machine ? std::make_shared<Machine>(parse_machine(values["machine"].as<std::string>())) : nullptr;
+  const auto machine = by_machine ? std::make_shared<Machine>(parse_machine(line.text("machine"))) : nullptr;
   if (by_machine) {
     const AxisTransports transports = transports_of(transport, *machine);
     const std::string names = transports.within == transports.across
@@ -144,10 +119,8 @@ int bench_expect(const Arguments& arguments) {
                        [&](std::int64_t n) { return launch::expect(collective, n, bytes, machine, transports); });
     return 0;
   }
-  const LinkModel links{.bandwidth = above_zero(values, "bandwidth"),
-                        .efficiency = above_zero(values, "efficiency"),
-                        .latency = number("latency", values["latency"].as<std::string>())};
-  if (links.efficiency > 1) throw UsageError("--efficiency is a share of the bandwidth: at most 1");
+  const LinkModel links{
+      .bandwidth = above_zero(line, "bandwidth"), .efficiency = above_zero(line, "efficiency"), .latency = line.real("latency")};
   std::printf(
       "# %s of %sB over links of %sB/s each way. An estimate: time = steps x %s us + (busbw / algbw) x bytes / (%s%% of the "
       "link)\n",
@@ -156,5 +129,22 @@ int bench_expect(const Arguments& arguments) {
   print_expectations(members, measured, [&](std::int64_t n) { return launch::expect(collective, n, bytes, links); });
   return 0;
 }
+
+}  // namespace
+
+constinit const Command bench_expect_command{
+    .name = "bench expect",
+    .summary = "estimate what a collective should reach; nothing is run",
+    .usage = "--members N,M --bytes B --bandwidth B/S | --machine M [OPTIONS]",
+    .about =
+        "Estimates what a collective should reach: on links of a known speed, by one formula, or on a machine, by its\n"
+        "file. Compares measured figures with the estimate. Nothing is run.\n\n"
+        "  algbw = bytes / time. busbw = algbw x 2(n-1)/n for all_reduce, x (n-1)/n for all_gather and reduce_scatter:\n"
+        "  what each member sends, so that busbw is what to compare with a link's speed, and algbw is not.\n"
+        "  A ring of n takes 2(n-1) steps (all_reduce) or n-1: time = steps x latency + busbw factor x bytes / (efficiency\n"
+        "  x bandwidth). No algorithm that adds up on its members passes algbw = bandwidth / busbw factor.\n",
+    .own = own_options,
+    .example = "consist bench expect --members 2,8,125 --bytes 16e9 --bandwidth 400e9 --measured 340e9,270e9,156e9\n",
+    .run = bench_expect};
 
 }  // namespace consist::commands

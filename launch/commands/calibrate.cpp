@@ -1,6 +1,5 @@
 // consist calibrate: measures the machine it runs on, and writes the file that --machine takes.
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -33,28 +32,23 @@
 namespace consist::commands {
 namespace {
 
-namespace po = boost::program_options;
+using enum OptionKind;
 
-constexpr const char* help =
-    "usage: consist calibrate [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
-    "Measures this machine and writes a machine file (docs/machines.md) that --machine takes: times of products,\n"
-    "attention and memory-bound ops within training steps, on all ranks at once, how their clock follows the load,\n"
-    "and rates of the links between the ranks and to the host. Steps of other sizes are then measured and predicted:\n"
-    "from their errors the file has those of steps on one device and over the transport's links.\n\n"
-    "  --output FILE [machine.json]   not overwritten unless --overwrite is given\n"
-    "  --ranks N [1]                  as many as will train on the machine; links are measured from two ranks on\n"
-    "  --device D [auto: the fastest]\n"
-    "  --transport LIST [auto]        whose links are measured: auto is the fastest there is; of several (nvlink,socket)\n"
-    "                                 each one, and the first is that of the steps\n"
-    "  --add-links FILE               measures the links of --transport alone and adds them to this machine file\n"
-    "  --models LIST [of many sizes]  presets: only steps of these are measured\n"
-    "  --seconds S [1]                measured per step, about\n"
-    "  --samples FILE                 also write the time of every sampled instruction (JSON)\n"
-    "  --timeout SECONDS [60]         longest wait for another rank\n"
-    "  --plugin PATH                  also look for plugins in this file or folder; may be repeated\n\n"
-    "Takes a minute or two. Peaks and links to other nodes are not measured: they are taken from the nearest machine\n"
-    "that is known.\n\n"
-    "example: consist calibrate --device cuda --ranks 4 --transport nvlink --output here.json\n";
+constexpr RunOption own_options[] = {
+    valued("output", text, "machine.json", "FILE", "not overwritten unless --overwrite is given"),
+    a_switch("overwrite", "replace a file that is there"),
+    valued("ranks", integer, "1", "N", "as many as will train on the machine; links are measured from two ranks on", "1..65536"),
+    launch::device_option,
+    valued("transport", text, "auto", "LIST",
+           "whose links are measured: auto is the fastest there is; of several (nvlink,socket) each one, and the first is that "
+           "of the steps"),
+    valued("add-links", text, "", "FILE", "measures the links of --transport alone and adds them to this machine file"),
+    valued("models", text, "", "LIST", "presets: only steps of these are measured; left out: of many sizes"),
+    valued("seconds", real, "1", "S", "measured per step, about"),
+    valued("samples", text, "", "FILE", "also write the time of every sampled instruction (JSON)"),
+    launch::timeout_option,
+    launch::plugin_option,
+};
 
 struct Request {
   std::string output, samples;
@@ -64,38 +58,24 @@ struct Request {
   bool overwrite = false;
 };
 
-po::options_description own_options() {
-  po::options_description own;
-  own.add_options()("add-links", po::value<std::string>()->default_value(""))(
-      "output", po::value<std::string>()->default_value("machine.json"))("overwrite", po::bool_switch())(
-      "models", po::value<std::string>()->default_value(""))("samples", po::value<std::string>()->default_value(""))(
-      "seconds", po::value<double>()->default_value(1, "1"));
-  return own;
-}
-
-Request read_request(const po::variables_map& values) {
-  Request request{values["output"].as<std::string>(),
-                  values["samples"].as<std::string>(),
-                  values["add-links"].as<std::string>(),
-                  values["seconds"].as<double>(),
-                  {},
-                  false};
-  if (const std::string models = values["models"].as<std::string>(); !models.empty()) {
+Request read_request(const CommandLine& line) {
+  Request request{line.value("output"), line.value("samples"), line.value("add-links"), line.real("seconds"), {}, false};
+  if (const std::string models = line.text("models"); !models.empty()) {
     for (const std::string_view model : split(models, ',')) {
       if (model.empty()) throw UsageError("--models '" + models + "' has an empty name");
       request.models.emplace_back(model);
     }
   }
-  if (!(request.seconds > 0) || !std::isfinite(request.seconds)) throw UsageError("--seconds must be above 0");
+  if (!(request.seconds > 0)) throw UsageError("--seconds must be above 0");
   if (!request.add_links.empty()) {
     for (const char* option : {"output", "samples"}) {
-      if (!values[option].defaulted())
+      if (line.has(option))
         throw UsageError("--add-links " + request.add_links + " measures links alone: --" + option + " has no place beside it");
     }
     request.output = request.add_links;
     return request;
   }
-  request.overwrite = values["overwrite"].as<bool>();
+  request.overwrite = line.flag("overwrite");
   check_output({"--output", request.output, request.overwrite});
   if (!request.samples.empty()) check_output({"--samples", request.samples, request.overwrite});
   return request;
@@ -343,48 +323,60 @@ class Calibration {
   std::unique_ptr<launch::StepSampler> sampler_;
 };
 
-}  // namespace
-
-namespace {
-
 /// One after the other, each in processes of its own: NCCL reads its settings once per process.
-int calibrate_each(const std::vector<std::string>& transports, const launch::JobCommandLine& line, const Request& request) {
-  if (!request.add_links.empty() || line.config.ranks < 2 || job_address_from_environment(process_environment()).size > 1)
+int calibrate_each(const std::vector<std::string>& transports, const CommandLine& line, const Request& request) {
+  if (!request.add_links.empty() || line.integer("ranks") < 2 || job_address_from_environment(process_environment()).size > 1)
     throw UsageError(
         "--transport lists several, which are measured one after the other between processes that calibrate starts: give "
         "--ranks 2 or more; where something else starts the ranks, or with --add-links, give one transport at a time");
   for (const std::string& transport : transports) {
     const bool first = transport == transports.front();
-    const Arguments arguments = launch::arguments_for(transport, transports, line.arguments, first ? "" : request.output);
-    if (const int status = calibrate(arguments); status != 0) return status;
+    const std::vector<std::string> arguments =
+        launch::arguments_for(transport, transports, line.arguments, first ? "" : request.output);
+    if (const int status = run_command(calibrate_command, arguments); status != 0) return status;
   }
   return 0;
 }
 
-}  // namespace
-
-int calibrate(const Arguments& arguments) {
-  const launch::JobCommand command{{"calibrate"}, help, 1, own_options()};
-  std::optional<launch::JobCommandLine> line = launch::read_command_line(command, arguments);
-  if (!line) return 0;
-  const Request request = read_request(line->values);
-  const std::vector<std::string_view> listed = split(line->config.transport, ',');
+int calibrate(const CommandLine& line) {
+  const Request request = read_request(line);
+  RunConfig config = launch::config_of(line);
+  const std::vector<std::string_view> listed = split(config.transport, ',');
   const std::vector<std::string> transports(listed.begin(), listed.end());
-  PluginHost host(line->plugin_paths);
+  PluginHost host(line.texts("plugin"));
   for (const std::string& transport : transports) {
     if (transport != automatic_transport) host.find("transport", transport);
     if (std::count(transports.begin(), transports.end(), transport) > 1)
       throw UsageError("--transport lists '" + transport + "' twice");
   }
-  if (transports.size() > 1) return calibrate_each(transports, *line, request);
-  launch::take_part_options(*line, host);
-  return launch::run_on_ranks(command, *line, host, [&](JoinedJob& job) {
-    Calibration calibration(request, line->config, host, job);
+  if (transports.size() > 1) return calibrate_each(transports, line, request);
+  launch::take_part_options(line, host, config);
+  return launch::run_on_ranks(line, config, host, [&](JoinedJob& job) {
+    Calibration calibration(request, config, host, job);
     request.add_links.empty() ? calibration.run() : calibration.add_links();
     job.leave(job.timeout());
     calibration.write();
     return 0;
   });
 }
+
+}  // namespace
+
+constinit const Command calibrate_command{
+    .name = "calibrate",
+    .summary = "measure this machine and write the file that --machine takes",
+    .usage = "[OPTIONS] [--<part>.<option> VALUE]...",
+    .about =
+        "Measures this machine and writes a machine file (docs/machines.md) that --machine takes: times of products,\n"
+        "attention and memory-bound ops within training steps, on all ranks at once, how their clock follows the load,\n"
+        "and rates of the links between the ranks and to the host. Steps of other sizes are then measured and predicted:\n"
+        "from their errors the file has those of steps on one device and over the transport's links.\n",
+    .own = own_options,
+    .notes =
+        "Takes a minute or two. Peaks and links to other nodes are not measured: they are taken from the nearest machine\n"
+        "that is known.\n",
+    .example = "consist calibrate --device cuda --ranks 4 --transport nvlink --output here.json\n",
+    .takes = Takes::parts,
+    .run = calibrate};
 
 }  // namespace consist::commands

@@ -29,16 +29,14 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* help =
-    "usage: consist check PLUGIN.so [--option NAME=VALUE]... [--plugin PATH]... [--skip PATTERN]\n"
-    "                               [--timeout SECONDS]\n\n"
-    "Checks a plugin: its record, whether it loads on this machine, and the conformance suite of its kind.\n\n"
-    "  --option NAME=VALUE   an option of the plugin, without the plugin's name; may be repeated\n"
-    "  --plugin PATH         plugins that this one needs, such as the kernels of its ops; may be repeated\n"
-    "  --skip PATTERN        leave out tests of that name, such as '*Losses*'\n"
-    "  --timeout SECONDS     time limit of the suite [600]\n\n"
-    "Returns 0 if all tests that can run on this machine passed, 1 if not.\n"
-    "example: consist check build/lib/consist/plugins/strategy-ddp-plain.so --option message=each\n";
+constexpr RunOption own_options[] = {
+    repeated(valued("option", OptionKind::text, "", "NAME=VALUE",
+                    "an option of the plugin, without the plugin's name; may be repeated")),
+    repeated(valued("plugin", OptionKind::text, "", "PATH",
+                    "plugins that this one needs, such as the kernels of its ops; may be repeated")),
+    valued("skip", OptionKind::text, "", "PATTERN", "leave out tests of that name, such as '*Losses*'"),
+    valued("timeout", OptionKind::integer, "600", "SECONDS", "time limit of the suite", "1.."),
+};
 
 /// A kind's suite: the program, the variable that names candidates, and those of the program's tests.
 struct Suite {
@@ -79,37 +77,25 @@ struct Request {
   int timeout_seconds = 600;
 };
 
-Request read_request(const Arguments& arguments) {
+Request read_request(const CommandLine& line) {
   Request request;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    const bool takes_value = word == "--option" || word == "--plugin" || word == "--skip" || word == "--timeout";
-    if (takes_value && i + 1 == arguments.size()) throw UsageError(word + " needs a value; see consist check --help");
-    if (word == "--option") {
-      const std::string& option = arguments[++i];
-      if (option.find('=') == std::string::npos || option.find_first_of(",:") != std::string::npos)
-        throw UsageError("--option is '" + option + "'; it must be NAME=VALUE, without ',' and ':'");
-      request.options += ":" + option;
-    } else if (word == "--plugin") {
-      std::error_code ignored;
-      const fs::path other = fs::canonical(arguments[++i], ignored);
-      if (other.empty()) throw UsageError("--plugin is '" + arguments[i] + "', which is not there");
-      request.others += ":" + other.string();
-    } else if (word == "--skip") {
-      request.skip = arguments[++i];
-    } else if (word == "--timeout") {
-      request.timeout_seconds = std::atoi(arguments[++i].c_str());
-      if (request.timeout_seconds < 1)
-        throw UsageError("--timeout is '" + arguments[i] + "'; it must be a number of seconds from 1 on");
-    } else if (word.starts_with("-")) {
-      throw UsageError("consist check has no option '" + word + "'; see consist check --help");
-    } else if (request.file.empty()) {
-      request.file = word;
-    } else {
-      throw UsageError("consist check takes one plugin, given are '" + request.file + "' and '" + word + "'");
-    }
+  if (line.operands.empty()) throw UsageError("consist check needs a plugin's file; see consist check --help");
+  if (line.operands.size() > 1)
+    throw UsageError("consist check takes one plugin, given are '" + line.operands[0] + "' and '" + line.operands[1] + "'");
+  request.file = line.operands.front();
+  request.skip = line.text("skip");
+  request.timeout_seconds = static_cast<int>(line.integer("timeout"));
+  for (const std::string& option : line.texts("option")) {
+    if (option.find('=') == std::string::npos || option.find_first_of(",:") != std::string::npos)
+      throw UsageError("--option is '" + option + "'; it must be NAME=VALUE, without ',' and ':'");
+    request.options += ":" + option;
   }
-  if (request.file.empty()) throw UsageError("consist check needs a plugin's file; see consist check --help");
+  for (const std::string& plugin : line.texts("plugin")) {
+    std::error_code ignored;
+    const fs::path other = fs::canonical(plugin, ignored);
+    if (other.empty()) throw UsageError("--plugin is '" + plugin + "', which is not there");
+    request.others += ":" + other.string();
+  }
   return request;
 }
 
@@ -180,14 +166,8 @@ std::string problem_of(const Outcome& outcome, const Request& request) {
   return {};
 }
 
-}  // namespace
-
-int check(const Arguments& arguments) {
-  if (!arguments.empty() && arguments[0] == "--help") {
-    std::fputs(help, stdout);
-    return 0;
-  }
-  const Request request = read_request(arguments);
+int check(const CommandLine& line) {
+  const Request request = read_request(line);
   const PluginInfo info = read_manifest(request.file);
   const std::string file = fs::canonical(request.file).string(), kind = info.kind;
   std::printf("%s %s %s (%s)\n", printable(info.kind).c_str(), printable(info.name).c_str(), printable(info.version).c_str(),
@@ -218,5 +198,18 @@ int check(const Arguments& arguments) {
   std::printf("consist check: %s '%s' conforms%s\n", info.kind, info.name, limits.c_str());
   return 0;
 }
+
+}  // namespace
+
+constinit const Command check_command{
+    .name = "check",
+    .summary = "run the conformance tests of a plugin's kind against it",
+    .usage = "PLUGIN.so [--option NAME=VALUE]... [--plugin PATH]... [--skip PATTERN] [--timeout SECONDS]",
+    .about = "Checks a plugin: its record, whether it loads on this machine, and the conformance suite of its kind.\n",
+    .own = own_options,
+    .notes = "Returns 0 if all tests that can run on this machine passed, 1 if not.\n",
+    .example = "consist check build/lib/consist/plugins/strategy-ddp-plain.so --option message=each\n",
+    .operand = "FILE",
+    .run = check};
 
 }  // namespace consist::commands

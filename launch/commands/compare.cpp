@@ -36,33 +36,24 @@ namespace {
 namespace fs = std::filesystem;
 using namespace launch;
 
-constexpr const char* help =
-    "usage: consist compare --model A,B --strategy S,T --precision P,Q ... [--predict | --output FOLDER] [OPTIONS of train]\n\n"
-    "Trains every combination of the listed values, each in processes of its own and several times in turn, and\n"
-    "prints a table: tokens/s with their confidence interval, step time, share of the measured bound, planned and\n"
-    "measured memory, bytes sent, final loss and its parity; then the effect of each choice by itself, and the\n"
-    "fastest row of each model if it can be told apart. Combinations that are illegal or unavailable are in the table\n"
-    "with their reason, those that are the same program share a row, and a run that fails does not stop the rest.\n"
-    "The same command continues a comparison that was stopped. Another one in the same folder is refused where it would\n"
-    "replace runs of other options, or rows of comparison.h5 that it does not have itself.\n\n"
-    "  --predict         simulate each row for the machine of --machine (h200 without it) and run nothing; after real runs\n"
-    "                    the table has predicted steps beside the measured ones if --machine is given or the device's\n"
-    "                    machine is known (docs/predict.md)\n"
-    "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
-    "  --report FILE     the comparison as an HTML page, too, with the reasons for its differences (docs/report.md)\n"
-    "  --overwrite       begin again: files of the same names in the folder are replaced\n"
-    "  --repeats N       runs of each row [3; 1 where a run takes more than two minutes], and up to N more of rows beside\n"
-    "                    which other work ran, and of rows whose interval meets that of the fastest\n"
-    "  --config FILE     options from a file (docs/configuration.md), in which lists are those of a comparison\n"
-    "  --add FILE...     archives of runs made elsewhere (or of comparisons, comparison.h5) as rows beside these, or\n"
-    "                    alone; differences between the machines and conditions are printed first\n\n"
-    "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds\n"
-    "for the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B,\n"
-    "--from-set KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. The word from\n"
-    "is the value of the file of --from: --strategy from,zero2. Not lists:\n"
-    "--plugin, --checkpoint and --export, which name a folder in which each run has its own, and --trace, a file to\n"
-    "whose name each run adds its own.\n\n"
-    "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n";
+constexpr RunOption own_options[] = {
+    a_switch("predict",
+             "simulate each row for the machine of --machine (h200 without it) and run nothing; after real runs the table has "
+             "predicted steps beside the measured ones if --machine is given or the device's machine is known (docs/predict.md)"),
+    valued("output", OptionKind::text, "runs/compare", "FOLDER", "archives, logs and comparison.h5"),
+    valued("report", OptionKind::text, "", "FILE",
+           "the comparison as an HTML page, too, with the reasons for its differences (docs/report.md)"),
+    a_switch("overwrite", "begin again: files of the same names in the folder are replaced"),
+    valued("repeats", OptionKind::integer, "", "N",
+           "runs of each row (3; 1 where a run takes more than two minutes), and up to N more of rows "
+           "beside which other work ran, and of rows whose interval meets that of the fastest",
+           "1..1000"),
+    several(valued("add", OptionKind::text, "", "FILE...",
+                   "archives of runs made elsewhere (or of comparisons, comparison.h5) as rows beside these, "
+                   "or alone; differences between the machines and conditions are printed first")),
+};
+constexpr TakenOption taken[] = {
+    {"config", "options from a file (docs/configuration.md), in which lists are those of a comparison"}};
 
 constexpr int default_repeats = 3;
 constexpr double longest_repeated_run = 120;  // seconds; longer runs are made once unless --repeats says otherwise
@@ -321,8 +312,8 @@ class Comparison {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     const bool written = !request_.predict && fs::exists(summary_) && (!request_.train.empty() || request_.has_output);
     const std::string text = conditions_text(rows_, outcomes, !request_.add.empty()) + unequal_steps_text(rows_, outcomes) +
-                             comparison_text(rows_, outcomes, columns) + warnings_text(rows_, outcomes) + effects_text(rows_, outcomes) + duration_text(seconds) +
-                             (written ? ", " + summary_ : "");
+                             comparison_text(rows_, outcomes, columns) + warnings_text(rows_, outcomes) +
+                             effects_text(rows_, outcomes) + duration_text(seconds) + (written ? ", " + summary_ : "");
     std::printf("\n%s\n", printable(text).c_str());
   }
 
@@ -364,18 +355,8 @@ class Comparison {
   bool misspelt_ = false;  ///< a row names what does not exist
 };
 
-}  // namespace
-
-int compare(const Arguments& arguments) {
-  for (const std::string& argument : arguments) {
-    if (argument == "--help" || argument == "-h") {
-      std::fputs(help, stdout);
-      return 0;
-    }
-  }
-  CompareRequest request = read_compare_request(arguments);
-  request.command = {"consist", "compare"};
-  request.command.insert(request.command.end(), arguments.begin(), arguments.end());
+int compare(const CommandLine& line) {
+  CompareRequest request = read_compare_request(line);
   std::vector<ConfigEntry> entries = entries_of(request);
   PluginHost host(plugin_paths_of(request, entries));
   leave_out_roles(entries, request, host);
@@ -384,5 +365,32 @@ int compare(const Arguments& arguments) {
   request.train.insert(request.train.begin(), words.begin(), words.end());
   return Comparison(request, host).run();
 }
+
+}  // namespace
+
+constinit const Command compare_command{
+    .name = "compare",
+    .summary = "train every combination of the listed values and compare them",
+    .usage = "--model A,B --strategy S,T --precision P,Q ... [--predict | --output FOLDER] [OPTIONS of train]",
+    .about =
+        "Trains every combination of the listed values, each in processes of its own and several times in turn, and\n"
+        "prints a table: tokens/s with their confidence interval, step time, share of the measured bound, planned and\n"
+        "measured memory, bytes sent, final loss and its parity; then the effect of each choice by itself, and the\n"
+        "fastest row of each model if it can be told apart. Combinations that are illegal or unavailable are in the table\n"
+        "with their reason, those that are the same program share a row, and a run that fails does not stop the rest.\n"
+        "The same command continues a comparison that was stopped. Another one in the same folder is refused where it would\n"
+        "replace runs of other options, or rows of comparison.h5 that it does not have itself.\n",
+    .own = own_options,
+    .notes =
+        "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds\n"
+        "for the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B,\n"
+        "--from-set KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. The word from\n"
+        "is the value of the file of --from: --strategy from,zero2. Not lists:\n"
+        "--plugin, --checkpoint and --export, which name a folder in which each run has its own, and --trace, a file to\n"
+        "whose name each run adds its own.\n",
+    .example = "consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n",
+    .takes = Takes::all,
+    .taken = taken,
+    .run = compare};
 
 }  // namespace consist::commands

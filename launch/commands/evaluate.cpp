@@ -7,7 +7,6 @@
 #include "consist/files.h"
 #include "consist/text.h"
 #include "core/training/evaluation.h"
-#include "launch/cli/command_options.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/generate/trained_model.h"
@@ -16,24 +15,31 @@
 namespace consist::commands {
 namespace {
 
-constexpr const char* help =
-    "usage: consist evaluate --model FOLDER|--checkpoint FOLDER [OPTIONS]   (defaults in brackets)\n\n"
-    "Reads sequences of a dataset's evaluation part, each once, and prints the mean loss over their tokens and its\n"
-    "perplexity: the same evaluation as --evaluate-every of train, in any layout (docs/generate.md). Weights are those of\n"
-    "a Hugging Face folder (an export is one), or of a run's newest checkpoint; model, optimizer, precision, dataset,\n"
-    "sequence and batch of that run are then taken unless they are given.\n\n"
-    "  --model FOLDER            a Hugging Face folder; with --checkpoint the preset or folder that was trained\n"
-    "  --checkpoint FOLDER       a run's checkpoints, of which the newest counts\n"
-    "  --dataset D [text]        with its options, such as --text.eval-files FILES or --tokens.files FILES\n"
-    "  --evaluate-sequences N [64]  sequences at most; 0: all of the evaluation part\n"
-    "  --sequence N [512]  --batch N [4]   tokens per sequence; sequences per rank at once\n"
-    "  --ranks N [1]  --strategy S  --transport T  --precision P [fp32]  --device D [auto]  --plugin PATH   as in train, and\n"
-    "  --seed, --machine, --timeout, --memory-limit, --host-memory-limit; --config FILE of a run\n"
-    "  --optimizer O             whose passes and states evaluations read, if it has any\n"
-    "  --json FILE               the result as a file\n"
-    "  --archive FILE            the evaluation as an HDF5 archive (docs/archive.md)\n"
-    "  --overwrite               replace the files of --json and --archive\n\n"
-    "example: consist evaluate --model exported --dataset text --text.eval-files held-out.txt --evaluate-sequences 0\n";
+constexpr RunOption own_options[] = {
+    valued("json", OptionKind::text, "", "FILE", "the result as a file; --overwrite replaces one")};
+constexpr TakenOption taken[] = {
+    {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
+    {"checkpoint", "a run's checkpoints, of which the newest counts"},
+    {"dataset", "with its options, such as --text.eval-files FILES or --tokens.files FILES"},
+    {"evaluate-sequences", "sequences at most; 0: all of the evaluation part"},
+    {"sequence", "tokens per sequence"},
+    {"batch", "sequences per rank at once"},
+    {"optimizer", "whose passes and states evaluations read, if it has any"},
+    {"config", "options of a run, from a file or from the run's archive"},
+    {"archive", "the evaluation as an HDF5 archive (docs/archive.md)"},
+    {"overwrite", "replace the files of --json and --archive"},
+    {"ranks"},
+    {"strategy"},
+    {"transport"},
+    {"precision"},
+    {"device"},
+    {"plugin"},
+    {"seed"},
+    {"machine"},
+    {"timeout"},
+    {"memory-limit"},
+    {"host-memory-limit"},
+};
 
 void print(const EvaluationResult& result) {
   const std::string text = "loss " + fixed_text(result.loss, 6) + "  perplexity " + fixed_text(result.perplexity(), 4) +
@@ -52,16 +58,9 @@ void write_json(const Output& output, const EvaluationResult& result) {
   write_output(output, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-}  // namespace
-
-int evaluate(const Arguments& arguments) {
-  ParsedRun parsed = parse_run(arguments, launch::options_of_evaluate);
-  if (parsed.flag("help")) {
-    std::fputs(help, stdout);
-    return 0;
-  }
-  launch::refuse_others(parsed, launch::taken_by_evaluate, launch::options_of_evaluate, "evaluate");
-  launch::add_options_of_checkpoint(parsed, launch::options_of_evaluate);
+int evaluate(const CommandLine& line) {
+  ParsedRun parsed = parse_run(line);
+  launch::add_options_of_checkpoint(parsed);
   parsed.given["evaluate-every"] = {"consist evaluate", {"1"}};  // there are no steps: it says that there is an evaluation
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
@@ -69,7 +68,7 @@ int evaluate(const Arguments& arguments) {
   if (!parsed.is_on_command_line("archive")) config.archive.clear();
   if (!parsed.is_on_command_line("overwrite")) config.overwrite = false;
   const Output json{"--json", parsed.text("json"), config.overwrite};
-  return launch::run_in_job("evaluate", arguments, parsed, std::move(config), host,
+  return launch::run_in_job("evaluate", line.arguments, parsed, std::move(config), host,
                             [&](Plan plan, JoinedJob& job, launch::StopSignals& /*signals*/) {
                               if (job.rank() == 0 && !json.path.empty()) check_output(json);
                               for (const std::string& note : plan.config().notes) {
@@ -82,5 +81,22 @@ int evaluate(const Arguments& arguments) {
                               return 0;
                             });
 }
+
+}  // namespace
+
+constinit const Command evaluate_command{
+    .name = "evaluate",
+    .summary = "loss and perplexity of a trained model on a dataset",
+    .usage = "--model FOLDER|--checkpoint FOLDER [OPTIONS]",
+    .about =
+        "Reads sequences of a dataset's evaluation part, each once, and prints the mean loss over their tokens and its\n"
+        "perplexity: the same evaluation as --evaluate-every of train, in any layout (docs/generate.md). Weights are those of\n"
+        "a Hugging Face folder (an export is one), or of a run's newest checkpoint; model, optimizer, precision, dataset,\n"
+        "sequence and batch of that run are then taken unless they are given.\n",
+    .own = own_options,
+    .example = "consist evaluate --model exported --dataset text --text.eval-files held-out.txt --evaluate-sequences 0\n",
+    .takes = Takes::named,
+    .taken = taken,
+    .run = evaluate};
 
 }  // namespace consist::commands

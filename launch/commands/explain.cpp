@@ -31,33 +31,22 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption rank_option{.spec = {"rank", OptionKind::integer, "", "whose program", "0.."}, .value = "R"};
 constexpr RunOption own_options[] = {
-    {.spec = {"help", OptionKind::flag, "false", "this text"}},
-    {.spec = {"summary", OptionKind::flag, "false", "FLOPs, bytes and memory instead of the program"}},
-    rank_option,
-    {.spec = {"print-after", OptionKind::text, "", "a pass, or list"}, .value = "PASS"},
-    {.spec = {"pass-times", OptionKind::flag, "false", "what each pass takes"}},
+    a_switch("summary", "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages"),
+    valued("print-after", OptionKind::text, "", "PASS",
+           "the program after this pass, instead of the final one; list names the passes"),
+    a_switch("pass-times", "processor time of each pass and of the verification after it, in seconds, instead of the program"),
+    valued("rank", OptionKind::integer, "", "R",
+           "whose program; left out: 0, for --summary of a pipeline the rank that needs the most memory", "0.."),
 };
-
-constexpr const char* help =
-    "usage: consist explain --model NAME [OPTIONS of train]\n\n"
-    "Prints the program that a rank of this configuration executes in one step: every instruction, its tensors and\n"
-    "placements, its queue, its waits and the pass that inserted it; for a pipeline also the schedule of its stages.\n"
-    "Nothing is run, and no device is asked unless --device names one: scratch memory is then that of its\n"
-    "kernels, else it is estimated.\n\n"
-    "  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages\n"
-    "  --machine M the machine to plan for; it need not be present: h200, h100, a100, l40s, cpu or a file, then figures to\n"
-    "              replace (docs/machines.md): h100,products=0.45,network=12.5e9,ranks-per-node=8; the default is that\n"
-    "              of --device, else h200. With --summary also an estimate of the step's time on it, and whether the\n"
-    "              plan fits its memory\n"
-    "  --trace F   writes that estimate as a timeline of all stages for Perfetto\n"
-    "  --print-after PASS  the program after this pass, instead of the final one; list names the passes\n"
-    "  --pass-times        processor time of each pass and of the verification after it, in seconds, instead of the "
-    "program\n"
-    "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n"
-    "\nAll options of train are taken; those of parts, batch, sequence and accumulation change the program.\n\n"
-    "example: consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n";
+constexpr TakenOption taken[] = {
+    {"machine",
+     "the machine to plan for; it need not be present: h200, h100, a100, l40s, cpu or a file, then figures to replace "
+     "(docs/machines.md): h100,products=0.45,network=12.5e9,ranks-per-node=8; left out: that of --device, else h200. With "
+     "--summary also "
+     "an estimate of the step's time on it, and whether the plan fits its memory"},
+    {"trace", "writes that estimate as a timeline of all stages for Perfetto"},
+};
 
 std::string layers_text(const Program& program) {
   int first = -1, last = -1;
@@ -159,7 +148,7 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   Plan plan = plan_run(std::move(config), host);
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const bool one_rank = parsed.has("rank");
-  const std::int64_t rank = one_rank ? std::stoll(value_of(parsed, rank_option)) : 0;
+  const std::int64_t rank = one_rank ? parsed.integer("rank") : 0;
   if (rank >= plan.config().ranks) {
     throw UsageError("--rank is " + std::to_string(rank) + "; the job has the ranks 0 to " +
                      std::to_string(plan.config().ranks - 1));
@@ -217,8 +206,20 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
 
 }  // namespace
 
-int explain(const Arguments& arguments) {
-  return planning_command(arguments, own_options, help, explain_config);
-}
+constinit const Command explain_command{
+    .name = "explain",
+    .summary = "print the program of a configuration: collectives, FLOPs, memory; nothing is run",
+    .usage = "--model NAME [OPTIONS of train]",
+    .about =
+        "Prints the program that a rank of this configuration executes in one step: every instruction, its tensors and\n"
+        "placements, its queue, its waits and the pass that inserted it; for a pipeline also the schedule of its stages.\n"
+        "Nothing is run, and no device is asked unless --device names one: scratch memory is then that of its\n"
+        "kernels, else it is estimated.\n",
+    .own = own_options,
+    .notes = "All options of train are taken; those of parts, batch, sequence and accumulation change the program.\n",
+    .example = "consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n",
+    .takes = Takes::all,
+    .taken = taken,
+    .run = [](const CommandLine& line) { return planning_command(line, explain_config); }};
 
 }  // namespace consist::commands

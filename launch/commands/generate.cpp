@@ -23,7 +23,6 @@
 #include "core/training/generator.h"
 #include "core/training/sampler.h"
 #include "datasets/tokenizer/text_stream.h"
-#include "launch/cli/command_options.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/generate/model_text.h"
@@ -37,36 +36,32 @@ using Tokens = std::vector<std::int32_t>;
 
 constexpr std::int64_t prompt_most_bytes = 64 << 20;
 
-constexpr const char* help =
-    "usage: consist generate --model FOLDER|--checkpoint FOLDER --prompt TEXT [OPTIONS]   (defaults in brackets)\n\n"
-    "Writes text that goes on from a prompt, token by token as it comes, on one rank. Keys and values of what was read are\n"
-    "kept (docs/generate.md). Weights are those of a Hugging Face folder (an export is one), or of a run's newest checkpoint,\n"
-    "whose model, optimizer and precision are then taken unless they are given.\n\n"
-    "  --model FOLDER       a Hugging Face folder; with --checkpoint the preset or folder that was trained\n"
-    "  --checkpoint FOLDER  a run's checkpoints, of which the newest counts\n"
-    "  --tokenizer FILE     a tokenizer.json, or a folder with one; else the model's, or that of the run\n"
-    "  --precision P [fp32]  --device D [auto]  --memory-limit BYTES  --plugin PATH   as in train\n"
-    "  --optimizer O        whose passes and states are read beside the weights, if it has any\n\n"
-    "  --prompt TEXT        the text to go on from\n"
-    "  --prompt-file FILE   the same from a file, - is standard input; a newline at its end is left out\n"
-    "  --prompt-ids IDS     the same as tokens: 1,15,7; without a tokenizer tokens are written, too\n"
-    "  --chat               the prompt is what a user says: the chat template of the run's dataset, or beside the tokenizer\n"
-    "  --max-tokens N [256]  tokens to write at most\n"
-    "  --temperature X [1]  logits are divided by it; 0: always the most probable token\n"
-    "  --top-k N [0]        only the so many most probable tokens; 0: all\n"
-    "  --top-p X [1]        only the most probable tokens that reach this probability together, at least one\n"
-    "  --seed N [0]         of the choice of tokens: the same seed writes the same text\n"
-    "  --ignore-eos         do not stop at the token that ends a text\n"
-    "  --json FILE          tokens, text and times as a file; --overwrite replaces one\n\n"
-    "Options of parts, such as --cpu.threads: consist plugins NAME.\n"
-    "example: consist generate --checkpoint runs/a --prompt \"Once upon a time\" --temperature 0.8 --top-p 0.95\n";
+using enum OptionKind;
 
-std::int64_t integer_of(const ParsedRun& parsed, const RunOption& option) {
-  return std::strtoll(value_of(parsed, option).c_str(), nullptr, 10);
-}
-double real_of(const ParsedRun& parsed, const RunOption& option) {
-  return std::strtod(value_of(parsed, option).c_str(), nullptr);
-}
+constexpr RunOption own_options[] = {
+    valued("tokenizer", text, "", "FILE", "a tokenizer.json, or a folder with one; else the model's, or that of the run"),
+    valued("prompt", text, "", "TEXT", "the text to go on from"),
+    valued("prompt-file", text, "", "FILE", "the same from a file, - is standard input; a newline at its end is left out"),
+    valued("prompt-ids", text, "", "IDS", "the same as tokens: 1,15,7; without a tokenizer tokens are written, too"),
+    a_switch("chat", "the prompt is what a user says: the chat template of the run's dataset, or beside the tokenizer"),
+    valued("max-tokens", integer, "256", "N", "tokens to write at most", "1..1000000000"),
+    valued("temperature", real, "1", "X", "logits are divided by it; 0: always the most probable token", "0..1000"),
+    valued("top-k", integer, "0", "N", "only the so many most probable tokens; 0: all", "0..1000000000"),
+    valued("top-p", real, "1", "X", "only the most probable tokens that reach this probability together, at least one", "0..1"),
+    a_switch("ignore-eos", "do not stop at the token that ends a text"),
+    valued("json", text, "", "FILE", "tokens, text and times as a file; --overwrite replaces one"),
+};
+constexpr TakenOption taken[] = {
+    {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
+    {"checkpoint", "a run's checkpoints, of which the newest counts"},
+    {"optimizer", "whose passes and states are read beside the weights, if it has any"},
+    {"seed", "of the choice of tokens: the same seed writes the same text"},
+    {"precision"},
+    {"device"},
+    {"memory-limit"},
+    {"plugin"},
+    {"overwrite"},
+};
 
 std::string text_of_file(const std::string& path) {
   std::string text;
@@ -116,10 +111,10 @@ Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts
   Request request{.text = std::nullopt,
                   .prompt = {},
                   .ends = {},
-                  .max_tokens = integer_of(parsed, launch::max_tokens_option),
-                  .sampling = {.temperature = real_of(parsed, launch::temperature_option),
-                               .top_k = integer_of(parsed, launch::top_k_option),
-                               .top_p = real_of(parsed, launch::top_p_option),
+                  .max_tokens = parsed.integer("max-tokens"),
+                  .sampling = {.temperature = parsed.real("temperature"),
+                               .top_k = parsed.integer("top-k"),
+                               .top_p = parsed.real("top-p"),
                                .seed = config.seed},
                   .json = {"--json", parsed.text("json"), config.overwrite}};
   const bool of_ids = parsed.has("prompt-ids");
@@ -243,19 +238,30 @@ int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   return 0;
 }
 
-}  // namespace
-
-int generate(const Arguments& arguments) {
-  ParsedRun parsed = parse_run(arguments, launch::options_of_generate);
-  if (parsed.flag("help")) {
-    std::fputs(help, stdout);
-    return 0;
-  }
-  launch::refuse_others(parsed, launch::taken_by_generate, launch::options_of_generate, "generate");
-  launch::add_options_of_checkpoint(parsed, launch::options_of_generate);
+int generate(const CommandLine& line) {
+  ParsedRun parsed = parse_run(line);
+  launch::add_options_of_checkpoint(parsed);
   PluginHost host(plugin_paths(parsed));
   say_plugin_warnings(host);
   return generate_with(parsed, host, make_config(parsed, host));
 }
+
+}  // namespace
+
+constinit const Command generate_command{
+    .name = "generate",
+    .summary = "write text with a trained model",
+    .usage = "--model FOLDER|--checkpoint FOLDER --prompt TEXT [OPTIONS]",
+    .about =
+        "Writes text that goes on from a prompt, token by token as it comes, on one rank. Keys and values of what was read are\n"
+        "kept (docs/generate.md). Weights are those of a Hugging Face folder (an export is one), or of a run's newest "
+        "checkpoint,\n"
+        "whose model, optimizer and precision are then taken unless they are given.\n",
+    .own = own_options,
+    .notes = "Options of parts, such as --cpu.threads: consist plugins NAME.\n",
+    .example = "consist generate --checkpoint runs/a --prompt \"Once upon a time\" --temperature 0.8 --top-p 0.95\n",
+    .takes = Takes::named,
+    .taken = taken,
+    .run = generate};
 
 }  // namespace consist::commands

@@ -23,11 +23,8 @@ std::string default_text(const OptionSpec& option) {
   return beside == option.fallback ? usual : usual + ", beside stages of a pipeline " + printable(beside);
 }
 
-constexpr const char* help =
-    "usage: consist plugins [NAME] [--plugin PATH]...\n\n"
-    "Lists the parts that are installed: kind, name, version, whether they can work on this machine\n"
-    "(and if not, why), and the file. With NAME, that part's options, and a model's presets.\n\n"
-    "example: consist plugins ddp\n";
+constexpr RunOption own_options[] = {
+    repeated(valued("plugin", OptionKind::text, "", "PATH", "also look for plugins in this file or folder; may be repeated"))};
 
 /// A listing waits less long for a plugin than a run does.
 std::chrono::milliseconds probe_time() {
@@ -97,29 +94,26 @@ void print_options(PluginHost& host, const std::string& name) {
   }
 }
 
-}  // namespace
-
-int plugins(const Arguments& arguments) {
-  std::vector<std::string> extra, names;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--help") {
-      std::fputs(help, stdout);
-      return 0;
-    }
-    if (arguments[i] == "--plugin") {
-      if (++i == arguments.size()) throw UsageError("--plugin needs a path");
-      extra.push_back(arguments[i]);
-    } else if (arguments[i].starts_with("-")) {
-      throw UsageError("consist plugins has no option '" + arguments[i] + "'");
-    } else {
-      names.push_back(arguments[i]);
-    }
-  }
-  PluginHost host(extra);
+int plugins(const CommandLine& line) {
+  PluginHost host(line.texts("plugin"));
   say_plugin_warnings(host);
-  if (names.empty()) print_table(host);
-  for (const std::string& name : names) print_options(host, name);
+  if (line.operands.empty()) print_table(host);
+  for (const std::string& name : line.operands) print_options(host, name);
   return 0;
 }
+
+}  // namespace
+
+constinit const Command plugins_command{
+    .name = "plugins",
+    .summary = "list the parts that are installed, and their options",
+    .usage = "[NAME] [--plugin PATH]...",
+    .about =
+        "Lists the parts that are installed: kind, name, version, whether they can work on this machine\n"
+        "(and if not, why), and the file. With NAME, that part's options, and a model's presets.\n",
+    .own = own_options,
+    .example = "consist plugins ddp\n",
+    .operand = "PLUGIN",
+    .run = plugins};
 
 }  // namespace consist::commands

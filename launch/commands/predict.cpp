@@ -22,25 +22,16 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
-    {.spec = {"help", OptionKind::flag, "false", "this text"}},
-    {.spec = {"json", OptionKind::flag, "false", "for programs"}},
+constexpr TakenOption taken[] = {
+    {"transport",
+     "T, or T1+a=T2 by strategy or axis: whose links of the machine's file steps are rated by; auto is the fastest that the file "
+     "has, within a node and between nodes, as in a run"},
+    {"machine",
+     "h200 (the default), h100, a100, l40s, cpu, or a file of consist calibrate; figures behind commas replace its own "
+     "(docs/machines.md): --machine h200,network=100e9,capacity=80e9"},
+    {"trace", "writes the simulated step as a timeline of all stages for Perfetto"},
 };
-
-constexpr const char* help =
-    "usage: consist predict --model NAME [OPTIONS of train] [--machine M] [--json]\n\n"
-    "Predicts a step of this configuration on a machine, without a device: its time, tokens/s, MFU, the memory of the\n"
-    "ranks of each pipeline stage, the parts of its time, and its critical path. The configuration is compiled as for\n"
-    "a run, and its programs are simulated with the machine's figures.\n\n"
-    "  --transport T, or T1+a=T2 by strategy or axis: whose links of the machine's file steps are rated by; auto, the\n"
-    "               default, is the fastest that the file has, within a node and between nodes, as in a run\n"
-    "  --machine M  h200 (the default), h100, a100, l40s, cpu, or a file of consist calibrate; figures behind commas\n"
-    "               replace its own (docs/machines.md): --machine h200,network=100e9,capacity=80e9\n"
-    "  --trace F    writes the simulated step as a timeline of all stages for Perfetto\n"
-    "  --json       the same as JSON (docs/predict.md)\n\n"
-    "Returns 1 if the plan does not fit the machine's memory, and then prints changes that make it fit.\n"
-    "All options of train are taken: consist train --help\n\n"
-    "example: consist predict --model llama-3-8b --strategy zero3-offload --ranks 8 --precision bf16 --sequence 8192\n";
+constexpr RunOption own_options[] = {a_switch("json", "the same as JSON (docs/predict.md)")};
 
 std::string title_of(const RunConfig& config) {
   return model_text(config) + ", " + text_of(config.strategies) + " on " + std::to_string(config.ranks) +
@@ -71,8 +62,21 @@ int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
 
 }  // namespace
 
-int predict(const Arguments& arguments) {
-  return planning_command(arguments, own_options, help, predict_config);
-}
+constinit const Command predict_command{
+    .name = "predict",
+    .summary = "predict a step's time and memory on a machine that need not be present",
+    .usage = "--model NAME [OPTIONS of train] [--machine M] [--json]",
+    .about =
+        "Predicts a step of this configuration on a machine, without a device: its time, tokens/s, MFU, the memory of the\n"
+        "ranks of each pipeline stage, the parts of its time, and its critical path. The configuration is compiled as for\n"
+        "a run, and its programs are simulated with the machine's figures.\n",
+    .own = own_options,
+    .notes =
+        "Returns 1 if the plan does not fit the machine's memory, and then prints changes that make it fit.\n"
+        "All options of train are taken: consist train --help\n",
+    .example = "consist predict --model llama-3-8b --strategy zero3-offload --ranks 8 --precision bf16 --sequence 8192\n",
+    .takes = Takes::all,
+    .taken = taken,
+    .run = [](const CommandLine& line) { return planning_command(line, predict_config); }};
 
 }  // namespace consist::commands

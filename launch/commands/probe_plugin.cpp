@@ -14,8 +14,10 @@
 
 namespace consist::commands {
 
-int probe_plugin(const Arguments& arguments) {
-  if (arguments.size() != 1) throw UsageError("consist probe-plugin needs one file");
+namespace {
+
+int probe_plugin(const CommandLine& line) {
+  if (line.arguments.size() != 1) throw UsageError("consist probe-plugin needs one file");
   // Nothing of the plugin runs behind the answer: what it does at the exit of a process is not asked for.
   command_finished();  // how the plugin ends the process is for the one that asks to see
   auto answer = [](std::string_view mark, const std::string& reason) {
@@ -24,11 +26,15 @@ int probe_plugin(const Arguments& arguments) {
     std::_Exit(0);
   };
   try {
-    answer(probe_works, consist::probe_plugin(arguments[0]));
+    answer(probe_works, consist::probe_plugin(line.arguments[0]));
   } catch (const std::exception& error) {
     answer(probe_refused, error.what());
   }
   return 0;
 }
+
+}  // namespace
+
+constinit const Command probe_plugin_command{.name = "probe-plugin", .takes = Takes::words, .run = probe_plugin};
 
 }  // namespace consist::commands

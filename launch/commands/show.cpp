@@ -9,7 +9,6 @@
 
 #include "consist/error.h"
 #include "core/config/price.h"
-#include "launch/cli/own_options.h"
 #include "launch/commands/commands.h"
 #include "launch/view/show/screen.h"
 #include "launch/view/show/view_json.h"
@@ -17,30 +16,12 @@
 namespace consist::commands {
 namespace {
 
-constexpr const char* help =
-    "usage: consist show ARCHIVE... [--json] [--price P]\n\n"
-    "Shows a run on one screen, while it goes on or afterwards: what it was (model, layout and the paths that transports\n"
-    "were verified to take, precision, machine), its state, progress and time left, tokens/s (median, 10th to 90th\n"
-    "percentile), share of the bound, memory, loss, evaluations, last events, and its curves. The screen is that of the\n"
-    "terminal; elsewhere COLUMNS by LINES, 80 by 24 without them.\n\n"
-    "  --json       the same as JSON (docs/watch.md), a list of several archives\n"
-    "  --price P    per GPU and hour, or by machine: h200=2.5; without it what the run was given\n\n"
-    "example: consist show run.h5\n";
-
 constexpr RunOption own_options[] = {
-    help_option,
-    {.spec = {"json", OptionKind::flag, "false", "for programs"}},
-    {.spec = {"price", OptionKind::text, "", "per GPU and hour, or by machine: h200=2.5"}, .value = "P"},
+    a_switch("json", "the same as JSON (docs/watch.md), a list of several archives"),
+    valued("price", OptionKind::text, "", "P", "per GPU and hour, or by machine: h200=2.5; without it what the run was given"),
 };
 
-}  // namespace
-
-int show(const Arguments& arguments) {
-  const OwnOptions given = read_own_options("show", arguments, own_options);
-  if (given.flag("help")) {
-    std::fputs(help, stdout);
-    return 0;
-  }
+int show(const CommandLine& given) {
   if (given.operands.empty()) throw UsageError("no archive is named; consist show run.h5 shows a run (see consist show --help)");
   Price{given.text("price")};
   std::vector<launch::RunView> runs;
@@ -60,5 +41,21 @@ int show(const Arguments& arguments) {
   }
   return 0;
 }
+
+}  // namespace
+
+constinit const Command show_command{
+    .name = "show",
+    .summary = "show a run on one screen: state, speed, memory, curves; also while it goes on",
+    .usage = "ARCHIVE... [--json] [--price P]",
+    .about =
+        "Shows a run on one screen, while it goes on or afterwards: what it was (model, layout and the paths that transports\n"
+        "were verified to take, precision, machine), its state, progress and time left, tokens/s (median, 10th to 90th\n"
+        "percentile), share of the bound, memory, loss, evaluations, last events, and its curves. The screen is that of the\n"
+        "terminal; elsewhere COLUMNS by LINES, 80 by 24 without them.\n",
+    .own = own_options,
+    .example = "consist show run.h5\n",
+    .operand = "FILE",
+    .run = show};
 
 }  // namespace consist::commands

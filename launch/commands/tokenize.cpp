@@ -1,8 +1,6 @@
 // consist tokenize: text files into a file of tokens, for the dataset `tokens`.
-#include <boost/program_options.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 
 #include "consist/error.h"
 #include "consist/files.h"
@@ -18,65 +16,32 @@
 namespace consist::commands {
 namespace {
 
-namespace po = boost::program_options;
+using enum OptionKind;
 
-po::options_description options() {
-  po::options_description options("Options", 110);
-  options.add_options()("output,o", po::value<std::string>()->value_name("FILE"),
-                        "the file of tokens; it appears when it is complete")(
-      "tokenizer", po::value<std::string>()->value_name("FILE"),
-      "a Hugging Face tokenizer.json, or a model's folder with one; left out: the one that ships with Consist")(
-      "documents", po::value<std::string>()->default_value("file")->value_name("KIND"), "what makes a document: file or line")(
-      "separator", po::value<std::string>()->default_value("auto")->value_name("TOKEN"),
-      "added token behind each document, auto (end of text) or none")(
-      "overwrite", po::bool_switch(), "replace a file that is there already")("help", "this text");
-  return options;
-}
+constexpr RunOption own_options[] = {
+    with_letter('o', valued("output", text, "", "FILE", "the file of tokens; it appears when it is complete")),
+    valued("tokenizer", text, "", "FILE",
+           "a Hugging Face tokenizer.json, or a model's folder with one; left out: the one that ships with Consist"),
+    valued("documents", choice, "file", "KIND", "what makes a document: file or line", "file|line"),
+    valued("separator", text, "auto", "TOKEN", "added token behind each document, auto (end of text) or none"),
+    a_switch("overwrite", "replace a file that is there already"),
+};
 
-po::variables_map parse(const Arguments& arguments) {
-  po::options_description all = options();
-  all.add_options()("input", po::value<std::vector<std::string>>());
-  po::positional_options_description inputs;
-  inputs.add("input", -1);
-  po::variables_map values;
-  try {
-    const auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
-    po::store(po::command_line_parser(arguments).options(all).positional(inputs).style(style).run(), values);
-  } catch (const po::error& error) {
-    throw UsageError(std::string(error.what()) + "; see consist tokenize --help");
-  }
-  return values;
-}
-
-}  // namespace
-
-int tokenize(const Arguments& arguments) {
-  const po::variables_map values = parse(arguments);
-  if (values.count("help") != 0) {
-    std::printf(
-        "usage: consist tokenize --output FILE [OPTIONS] FILE|FOLDER...\n\n"
-        "example: consist tokenize --tokenizer llama/tokenizer.json --documents line --output books.tokens books/\n\n");
-    options().print(std::cout, 20);
-    return 0;
-  }
-  if (values.count("output") == 0) throw UsageError("--output is missing: the file of tokens to write");
-  if (values.count("input") == 0) throw UsageError("no text is given: name files or folders of UTF-8 text");
-  const std::string output = values["output"].as<std::string>();
-  const std::string documents = values["documents"].as<std::string>();
-  if (documents != "file" && documents != "line") throw UsageError("--documents is '" + documents + "'; it can be file or line");
-  if (check_output({"--output", output, values["overwrite"].as<bool>()}))
+int tokenize(const CommandLine& line) {
+  if (!line.has("output")) throw UsageError("--output is missing: the file of tokens to write");
+  if (line.operands.empty()) throw UsageError("no text is given: name files or folders of UTF-8 text");
+  const std::string output = line.text("output"), separator = line.value("separator");
+  if (check_output({"--output", output, line.flag("overwrite")}))
     throw UsageError("--output " + output + " is no file; the length of the tokens is written behind them, at its beginning");
 
-  std::string path =
-      values.count("tokenizer") != 0 ? values["tokenizer"].as<std::string>() : packing::shipped_path("text/tokenizer.json");
+  std::string path = line.has("tokenizer") ? line.text("tokenizer") : packing::shipped_path("text/tokenizer.json");
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) path += "/tokenizer.json";
   const auto tokenizer = tokenizer::Tokenizer::from_file(path);
   tokenizer::TextFiles text{
-      .documents = documents == "line" ? tokenizer::DocumentKind::line : tokenizer::DocumentKind::file,
-      .separator = tokenizer::separator_token(tokenizer, path, values["separator"].as<std::string>(), "separator")};
-  if (!text.separator && values["separator"].as<std::string>() == "auto")
-    log::warn(tokenizer::no_separator_warning(path, "separator"));
-  text.files = packing::list_files(values["input"].as<std::vector<std::string>>(), "text");
+      .documents = line.value("documents") == "line" ? tokenizer::DocumentKind::line : tokenizer::DocumentKind::file,
+      .separator = tokenizer::separator_token(tokenizer, path, separator, "separator")};
+  if (!text.separator && separator == "auto") log::warn(tokenizer::no_separator_warning(path, "separator"));
+  text.files = packing::list_files(line.operands, "text");
   packing::TokenFileHeader header{.vocabulary = static_cast<std::uint32_t>(tokenizer.vocabulary_size()),
                                   .tokenizer_sha256 = sha256_of(InputFile(path))};
   if (text.separator) header.separator = static_cast<std::uint32_t>(*text.separator);
@@ -91,5 +56,19 @@ int tokenize(const Arguments& arguments) {
               writer.header().width);
   return 0;
 }
+
+}  // namespace
+
+constinit const Command tokenize_command{
+    .name = "tokenize",
+    .summary = "turn text into a file of tokens for the dataset `tokens`",
+    .usage = "--output FILE [OPTIONS] FILE|FOLDER...",
+    .about =
+        "Reads files of UTF-8 text, also those in folders, and writes their tokens as one file, which the dataset `tokens`\n"
+        "reads.\n",
+    .own = own_options,
+    .example = "consist tokenize --tokenizer llama/tokenizer.json --documents line --output books.tokens books/\n",
+    .operand = "FILE",
+    .run = tokenize};
 
 }  // namespace consist::commands

@@ -15,21 +15,10 @@
 #include "launch/start/run_in_job.h"
 
 namespace consist::commands {
-namespace {
-
-constexpr const char* head =
-    "usage: consist train --model NAME [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n";
-constexpr const char* tail =
-    "Options of parts, such as --ddp.bucket-size: consist plugins NAME.\n"
-    "example: consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n";
-
-constexpr RunOption own_options[] = {{.spec = {"help", OptionKind::flag, "false", "this text"}}};
-
-}  // namespace
-
-void check_train(const Arguments& arguments, int ranks) {
-  const ParsedRun parsed = parse_run(arguments, own_options);
-  if (parsed.flag("help")) return;
+void check_train(const std::vector<std::string>& arguments, int ranks) {
+  const CommandLine line = read_command_line(train_command, arguments);
+  if (line.flag("help")) return;
+  const ParsedRun parsed = parse_run(line);
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
   launch::check_ranks(parsed, config, ranks);
@@ -50,14 +39,8 @@ void require_length(const ParsedRun& parsed) {
                    " is the archive of an evaluation, which says nothing of the length of a training; give --steps or --epochs");
 }
 
-}  // namespace
-
-int train(const Arguments& arguments) {
-  const ParsedRun parsed = parse_run(arguments, own_options);
-  if (parsed.flag("help")) {
-    std::printf("%s\n%s\n%s", head, help_text(run_option_table()).c_str(), tail);
-    return 0;
-  }
+int train(const CommandLine& line) {
+  const ParsedRun parsed = parse_run(line);
   require_length(parsed);
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
@@ -66,7 +49,7 @@ int train(const Arguments& arguments) {
     return 0;
   }
   return launch::run_in_job(
-      "train", arguments, parsed, std::move(config), host, [&](Plan plan, JoinedJob& job, launch::StopSignals& signals) {
+      "train", line.arguments, parsed, std::move(config), host, [&](Plan plan, JoinedJob& job, launch::StopSignals& signals) {
         launch::RunAdviser adviser(host);
         const auto samples = launch::sample_request(plan.config(), plan.parts(), host);
         return run_training(std::move(plan), job, signals.request(), &adviser, samples ? &*samples : nullptr) ==
@@ -75,5 +58,16 @@ int train(const Arguments& arguments) {
                    : exit_stopped;
       });
 }
+
+}  // namespace
+
+constinit const Command train_command{
+    .name = "train",
+    .summary = "train a model",
+    .usage = "--model NAME [OPTIONS] [--<part>.<option> VALUE]...",
+    .notes = "Options of parts, such as --ddp.bucket-size: consist plugins NAME.\n",
+    .example = "consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n",
+    .takes = Takes::all,
+    .run = train};
 
 }  // namespace consist::commands

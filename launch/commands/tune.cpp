@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,63 +30,37 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption measure_option{.spec = {"measure", OptionKind::integer, "3", "configurations that are run", "0.."},
-                                   .value = "N"};
-constexpr RunOption limit_option{.spec = {"search-seconds", OptionKind::integer, "60", "of searching", "1.."}, .value = "S"};
-constexpr RunOption most_option{
-    .spec = {"configurations", OptionKind::integer, "100", "simulated, of those that are estimated to be the best", "1.."},
-    .value = "N"};
-constexpr RunOption rows_option{.spec = {"rows", OptionKind::integer, "10", "of the table", "1.."}, .value = "N"};
-constexpr RunOption objective_option{
-    .spec = {"objective", OptionKind::choice, "tokens", "what the best configuration has", "tokens|memory|cost|energy"},
-    .value = "O"};
-constexpr RunOption fit_option{.spec = {"fit", OptionKind::choice, "", "what is made as large as fits", "batch|sequence"},
-                               .value = "WHAT"};
-constexpr RunOption own_options[] = {{.spec = {"help", OptionKind::flag, "false", "this text"}},
-                                     {.spec = {"exhaustive", OptionKind::flag, "false", "every combination"}},
-                                     measure_option,
-                                     limit_option,
-                                     rows_option,
-                                     objective_option,
-                                     most_option,
-                                     fit_option};
+using enum OptionKind;
 
-constexpr const char* help =
-    "usage: consist tune --model NAME --ranks N --global-batch B [OPTIONS of train] [--machine M]   (defaults in\n"
-    "brackets)\n\n"
-    "Searches for the fastest way to train: strategies and how the ranks are divided between them, micro-batch and\n"
-    "accumulation, recomputation, and the options that the plugins call tunable (consist plugins NAME): schedules of\n"
-    "pipelines, buckets, prefetch, sharding, offload. Thousands are estimated by steps of a few layers, the best hundred\n"
-    "simulated with few micro-batches, the best ten whole, with the machine's figures; the best N are then run. Options\n"
-    "that are given are fixed. Training stays as it is but for the order of sums; what other dtypes of gradients and\n"
-    "states would gain is said apart.\n\n"
-    "  --measure N [3]          runs of the best N here, if the device here is of the machine that is searched for: all\n"
-    "                           for 10 steps, the better half for 30, and so on\n"
-    "  --objective O [tokens]   tokens: the most tokens per second; memory: the least memory; cost: the lowest --price of a\n"
-    "                           billion tokens, which of equally many ranks the fastest has; energy: the fewest joules\n"
-    "                           by the power of the machine's file\n"
-    "  --search-seconds S [60]  time limit of the search, which ends by itself when it has converged\n"
-    "  --fit batch|sequence     the largest global batch of one micro-batch, instead of --global-batch; or the longest\n"
-    "                           sequence, instead of --sequence: a multiple of 1,024 up to the model's positions\n"
-    "  --configurations N [100] are simulated at most, of those that are estimated to be the best\n"
-    "  --exhaustive             every combination of the options, each planned whole: for small models alone\n"
-    "  --rows N [10]            rows of the table\n"
-    "  --transport LIST [auto]  auto: the fastest that the machine's file has, within a node and between nodes; one is fixed;\n"
-    "                           several (nvlink,socket; nvlink+ddp=efa,socket) are searched, too\n"
-    "  --machine M              machine to search for: h200 (the default), h100, a100, l40s, cpu or a file of\n"
-    "                           consist calibrate\n\n"
-    "Prints the table, the Pareto front of speed and memory, why the winner is better, and the command to train with it.\n"
-    "All options of train are taken: consist train --help\n\n"
-    "example: consist tune --model llama-3-8b --ranks 8 --global-batch 64 --sequence 4096 --precision bf16 --measure 0\n";
-
-std::int64_t number(const ParsedRun& parsed, const RunOption& option) {
-  return std::stoll(value_of(parsed, option));
-}
+constexpr RunOption own_options[] = {
+    valued("measure", integer, "3", "N",
+           "runs of the best N here, if the device here is of the machine that is searched for: all for 10 steps, the "
+           "better half for 30, and so on",
+           "0.."),
+    valued("objective", choice, "tokens", "O",
+           "tokens: the most tokens per second; memory: the least memory; cost: the lowest --price of a billion "
+           "tokens, which of equally many ranks the fastest has; energy: the fewest joules by the power of the machine's file",
+           "tokens|memory|cost|energy"),
+    valued("search-seconds", integer, "60", "S", "time limit of the search, which ends by itself when it has converged", "1.."),
+    valued("fit", choice, "", "batch|sequence",
+           "the largest global batch of one micro-batch, instead of --global-batch; or the longest sequence, "
+           "instead of --sequence: a multiple of 1,024 up to the model's positions",
+           "batch|sequence"),
+    valued("configurations", integer, "100", "N", "are simulated at most, of those that are estimated to be the best", "1.."),
+    a_switch("exhaustive", "every combination of the options, each planned whole: for small models alone"),
+    valued("rows", integer, "10", "N", "rows of the table", "1.."),
+};
+constexpr TakenOption taken[] = {
+    {"transport",
+     "auto: the fastest that the machine's file has, within a node and between nodes; one is fixed; several (nvlink,socket; "
+     "nvlink+ddp=efa,socket) are searched, too"},
+    {"machine", "machine to search for: h200 (the default), h100, a100, l40s, cpu or a file of consist calibrate"},
+};
 
 /// `price`, `machine` and `power`: of the search.
 launch::Objective objective_of(const ParsedRun& parsed, const std::string& price, const std::string& machine,
                                const Power& power) {
-  const std::string objective = value_of(parsed, objective_option);
+  const std::string objective = parsed.value("objective");
   if (objective == "energy" && !power.is_known())
     throw UsageError("--objective is 'energy', but the file of the machine " + machine +
                      " has no power: choose tokens, memory or cost, give the watts of its devices (--machine " + machine +
@@ -95,26 +70,6 @@ launch::Objective objective_of(const ParsedRun& parsed, const std::string& price
     throw UsageError(price.empty() ? "--objective is 'cost', but no --price of a GPU and hour is given"
                                    : "--objective is 'cost', but --price " + price + " has none for the machine " + machine);
   return objective == "memory" ? launch::Objective::memory : launch::Objective::tokens;
-}
-
-/// The command line without tune's own options, and without `left_out`, which has a value.
-std::vector<std::string> words_of_train(const Arguments& arguments, std::string_view left_out) {
-  std::vector<std::string> words;
-  for (std::size_t n = 0; n < arguments.size(); ++n) {
-    const std::string name = arguments[n].substr(0, arguments[n].find('='));
-    if (name == left_out) {
-      if (name == arguments[n]) ++n;
-      continue;
-    }
-    const auto* const own = std::find_if(std::begin(own_options), std::end(own_options),
-                                         [&](const RunOption& o) { return name == "--" + std::string(o.spec.name); });
-    if (own == std::end(own_options)) {
-      words.push_back(arguments[n]);
-    } else if (!own->is_switch() && name == arguments[n]) {
-      ++n;
-    }
-  }
-  return words;
 }
 
 /// The one that was measured to be the fastest; without measurements, or for another objective, the first that did not fail.
@@ -127,7 +82,7 @@ const launch::Candidate& winner_of(const std::vector<launch::Candidate>& candida
 
 /// Makes what --fit names as large as fits, and says so. Returns the options to train with it: "--sequence 65536 ".
 std::string fit(launch::SearchRequest& request, const ParsedRun& parsed, PluginHost& host) {
-  const std::string what = parsed.has("fit") ? value_of(parsed, fit_option) : "";
+  const std::string what = parsed.value("fit");
   const auto refuse_beside = [&](const char* option) {
     if (parsed.has(option))
       throw UsageError("--fit " + what + " looks for what --" + option + " would state; leave one of them out");
@@ -151,7 +106,7 @@ std::string fit(launch::SearchRequest& request, const ParsedRun& parsed, PluginH
 }
 
 /// Why the winner is faster than the best of another strategy, and the command to train with it, which has `fitted`.
-void recommend(const launch::SearchResult& result, launch::Objective objective, const Arguments& arguments,
+void recommend(const launch::SearchResult& result, launch::Objective objective, const CommandLine& line,
                const std::string& fitted) {
   const launch::Candidate& winner = winner_of(result.candidates, objective);
   const auto strategy_of = [](const launch::Candidate& candidate) {
@@ -169,7 +124,8 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
     return transports_text(candidate.config) != transports_text(winner.config);
   });
   if (other_transport != result.candidates.end() && other_transport != other) say_why(*other_transport);
-  if (winner.changes_numerics) std::printf("Nothing fits that keeps the numerics: the configurations above round in another way.\n");
+  if (winner.changes_numerics)
+    std::printf("Nothing fits that keeps the numerics: the configurations above round in another way.\n");
   // A run elsewhere could come to other transports than those that were planned: the command names them.
   const std::string& transports = winner.prediction.transports;
   launch::Choices choices = winner.choices;
@@ -178,35 +134,33 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
     choices.push_back({"transport", transports});
   }
   std::string command = "consist train";
-  for (const std::string& word : words_of_train(arguments, transports.empty() ? "" : "--transport")) command += " " + word;
+  const bool named = transports.empty() && line.is_on_command_line("transport");
+  for (const std::string& word : words_of_others(line, named ? std::set<std::string>{} : std::set<std::string>{"transport"}))
+    command += " " + word;
   std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), (fitted + launch::text_of(choices)).c_str());
   if (!result.other_numerics) return;
   const launch::Candidate& other_numerics = *result.other_numerics;
-  std::printf("With other numerics, which may round what is trained in another way, predicted to take %s ms and %s (%s ms and %s above):\n  %s\n",
-              fixed_text(other_numerics.prediction.seconds * 1e3, 2).c_str(), bytes_text(other_numerics.prediction.most_bytes()).c_str(),
-              fixed_text(result.candidates.front().prediction.seconds * 1e3, 2).c_str(),
-              bytes_text(result.candidates.front().prediction.most_bytes()).c_str(), launch::text_of(other_numerics.choices).c_str());
+  std::printf(
+      "With other numerics, which may round what is trained in another way, predicted to take %s ms and %s (%s ms and %s "
+      "above):\n  %s\n",
+      fixed_text(other_numerics.prediction.seconds * 1e3, 2).c_str(), bytes_text(other_numerics.prediction.most_bytes()).c_str(),
+      fixed_text(result.candidates.front().prediction.seconds * 1e3, 2).c_str(),
+      bytes_text(result.candidates.front().prediction.most_bytes()).c_str(), launch::text_of(other_numerics.choices).c_str());
 }
 
 /// Takes a list of transports, written as compare takes it, out of the command line: "nvlink,socket", "nvlink+ddp=efa,socket".
 /// Leaves in place a value that one run can have.
-std::vector<std::string> take_transports(Arguments& arguments) {
-  constexpr std::string_view option = "--transport";
-  for (auto word = arguments.begin(); word != arguments.end(); ++word) {
-    const bool joined = word->starts_with(std::string(option) + "="), apart = *word == option && word + 1 != arguments.end();
-    if (!joined && !apart) continue;
-    const std::string list = joined ? word->substr(option.size() + 1) : *(word + 1);
-    const std::vector<std::string_view> parts = split(list, ',');
-    const auto of_all =
-        std::count_if(parts.begin(), parts.end(), [](std::string_view part) { return part.find('=') == part.npos; });
-    if (of_all < 2 && list.find('+') == std::string::npos) return {};
-    arguments.erase(word, word + (joined ? 1 : 2));
-    std::vector<std::string> transports;
-    for (const auto& [shown, value] : launch::read_list("transport", list, launch::ListRule::commas).values)
-      transports.push_back(value);
-    return transports;
-  }
-  return {};
+std::vector<std::string> take_transports(CommandLine& line) {
+  const std::string list = line.text("transport");
+  const std::vector<std::string_view> parts = split(list, ',');
+  const auto of_all =
+      std::count_if(parts.begin(), parts.end(), [](std::string_view part) { return part.find('=') == part.npos; });
+  if (of_all < 2 && list.find('+') == std::string::npos) return {};
+  line.given.erase("transport");
+  std::vector<std::string> transports;
+  for (const auto& [shown, value] : launch::read_list("transport", list, launch::ListRule::commas).values)
+    transports.push_back(value);
+  return transports;
 }
 
 /// Throws UsageError for a plugin that is not there.
@@ -231,8 +185,7 @@ void measure_the_best(launch::SearchResult& result, std::size_t count, const lau
   launch::measure(best, host, plugins);
 }
 
-int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const Arguments& arguments,
-                const std::vector<std::string>& transports) {
+int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const std::vector<std::string>& transports) {
   for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   launch::SearchRequest request{.config = std::move(config)};
   // What the command line does not give is searched: of a file that recomputes some layers, which layers, too.
@@ -249,10 +202,10 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   request.objective =
       objective_of(parsed, request.config.price, request.machine->name.substr(0, request.machine->name.find(',')), request.power);
   const std::string fitted = fit(request, parsed, host);
-  request.most_simulated = static_cast<std::size_t>(number(parsed, most_option));
+  request.most_simulated = static_cast<std::size_t>(parsed.integer("configurations"));
   request.exhaustive = parsed.flag("exhaustive");
-  request.rows = static_cast<std::size_t>(std::max(number(parsed, rows_option), number(parsed, measure_option)));
-  request.most_seconds = static_cast<double>(number(parsed, limit_option));
+  request.rows = static_cast<std::size_t>(std::max(parsed.integer("rows"), parsed.integer("measure")));
+  request.most_seconds = static_cast<double>(parsed.integer("search-seconds"));
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal) {
     request.progress = [](const std::string& text) {
@@ -269,25 +222,45 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
     return exit_failed;
   }
 
-  measure_the_best(result, static_cast<std::size_t>(number(parsed, measure_option)), request, host, plugin_paths(parsed));
+  measure_the_best(result, static_cast<std::size_t>(parsed.integer("measure")), request, host, plugin_paths(parsed));
   // That all draw the limit says nothing that the time does not say: it is shown where it was asked for.
   const bool shows_energy = request.objective == launch::Objective::energy || !request.power.is_bound();
-  std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(number(parsed, rows_option)), request.config.price,
+  std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(parsed.integer("rows")), request.config.price,
                                         *request.machine, shows_energy ? request.power : Power()))
                  .c_str(),
              stdout);
-  recommend(result, request.objective, arguments, fitted);
+  recommend(result, request.objective, parsed, fitted);
   return 0;
+}
+
+int tune(const CommandLine& given) {
+  CommandLine line = given;
+  const std::vector<std::string> transports = take_transports(line);
+  return planning_command(line, [&](const ParsedRun& parsed, PluginHost& host, RunConfig config) {
+    return tune_config(parsed, host, std::move(config), transports);
+  });
 }
 
 }  // namespace
 
-int tune(const Arguments& given) {
-  Arguments arguments = given;
-  const std::vector<std::string> transports = take_transports(arguments);
-  return planning_command(arguments, own_options, help, [&](const ParsedRun& parsed, PluginHost& host, RunConfig config) {
-    return tune_config(parsed, host, std::move(config), arguments, transports);
-  });
-}
+constinit const Command tune_command{
+    .name = "tune",
+    .summary = "search for the fastest configuration of a machine",
+    .usage = "--model NAME --ranks N --global-batch B [OPTIONS of train] [--machine M]",
+    .about =
+        "Searches for the fastest way to train: strategies and how the ranks are divided between them, micro-batch and\n"
+        "accumulation, recomputation, and the options that the plugins call tunable (consist plugins NAME): schedules of\n"
+        "pipelines, buckets, prefetch, sharding, offload. Thousands are estimated by steps of a few layers, the best hundred\n"
+        "simulated with few micro-batches, the best ten whole, with the machine's figures; the best N are then run. Options\n"
+        "that are given are fixed. Training stays as it is but for the order of sums; what other dtypes of gradients and\n"
+        "states would gain is said apart.\n",
+    .own = own_options,
+    .notes =
+        "Prints the table, the Pareto front of speed and memory, why the winner is better, and the command to train with it.\n"
+        "All options of train are taken: consist train --help\n",
+    .example = "consist tune --model llama-3-8b --ranks 8 --global-batch 64 --sequence 4096 --precision bf16 --measure 0\n",
+    .takes = Takes::all,
+    .taken = taken,
+    .run = tune};
 
 }  // namespace consist::commands

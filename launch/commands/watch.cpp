@@ -14,7 +14,6 @@
 #include "consist/error.h"
 #include "core/config/price.h"
 #include "launch/cli/exit_status.h"
-#include "launch/cli/own_options.h"
 #include "launch/commands/commands.h"
 #include "launch/view/watch/frame.h"
 #include "launch/view/watch/terminal.h"
@@ -23,25 +22,14 @@
 namespace consist::commands {
 namespace {
 
-constexpr const char* help =
-    "usage: consist watch ARCHIVE|FOLDER... [--interval SECONDS] [--wait SECONDS] [--price P]\n\n"
-    "Shows runs while they go on, as consist show does, and ends when they have ended. Of several archives, or the\n"
-    "archives in a folder, it shows a table and the curve of one of them. Without a terminal it prints a line for each\n"
-    "run whenever there is news.\n\n"
-    "  --interval SECONDS   between two looks [1 on a terminal, 10 elsewhere]\n"
-    "  --wait SECONDS       for an archive that is not there yet, and for the next run in a folder [0; of folders 60]\n"
-    "  --price P            per GPU and hour, or by machine: h200=2.5; without it what the run was given\n\n"
-    "Keys: q quits, up and down choose a run, return shows all of it.\n"
-    "Returns 0 if all runs finished or were stopped, 1 if one failed or was cut off.\n\n"
-    "example: consist watch run.h5\n";
-
 constexpr RunOption own_options[] = {
-    help_option,
-    {.spec = {"interval", OptionKind::real, "", "seconds between two looks", "0.1..86400"}, .value = "SECONDS"},
-    {.spec = {"wait", OptionKind::real, "", "seconds for an archive that is not there yet, or the next run in a folder",
-              "0..1e9"},
-     .value = "SECONDS"},
-    {.spec = {"price", OptionKind::text, "", "per GPU and hour, or by machine: h200=2.5"}, .value = "P"},
+    valued("interval", OptionKind::real, "", "SECONDS", "between two looks; left out: 1 on a terminal, 10 elsewhere",
+           "0.1..86400"),
+    valued("wait", OptionKind::real, "", "SECONDS",
+           "for an archive that is not there yet, and for the next run in a folder; left out: 0, of "
+           "folders 60",
+           "0..1e9"),
+    valued("price", OptionKind::text, "", "P", "per GPU and hour, or by machine: h200=2.5; without it what the run was given"),
 };
 
 double seconds_now() {
@@ -96,14 +84,7 @@ void print(launch::WatchedRuns& runs, launch::WatchSignals& signals, double inte
   }
 }
 
-}  // namespace
-
-int watch(const Arguments& arguments) {
-  const OwnOptions given = read_own_options("watch", arguments, own_options);
-  if (given.flag("help")) {
-    std::fputs(help, stdout);
-    return 0;
-  }
+int watch(const CommandLine& given) {
   if (given.operands.empty())
     throw UsageError("no archive is named; consist watch run.h5 watches a run (see consist watch --help)");
   const std::string price = given.text("price");
@@ -113,9 +94,7 @@ int watch(const Arguments& arguments) {
   std::error_code ignored;
   const bool folder = std::any_of(given.operands.begin(), given.operands.end(),
                                   [&](const std::string& name) { return std::filesystem::is_directory(name, ignored); });
-  const auto number = [&](const char* option, double otherwise) {
-    return given.has(option) ? std::stod(given.text(option)) : otherwise;
-  };
+  const auto number = [&](const char* option, double otherwise) { return given.has(option) ? given.real(option) : otherwise; };
   const double interval = number("interval", draws ? 1 : 10);
 
   launch::WatchSignals signals;
@@ -141,5 +120,23 @@ int watch(const Arguments& arguments) {
              ? exit_failed
              : 0;
 }
+
+}  // namespace
+
+constinit const Command watch_command{
+    .name = "watch",
+    .summary = "show runs while they go on",
+    .usage = "ARCHIVE|FOLDER... [--interval SECONDS] [--wait SECONDS] [--price P]",
+    .about =
+        "Shows runs while they go on, as consist show does, and ends when they have ended. Of several archives, or the\n"
+        "archives in a folder, it shows a table and the curve of one of them. Without a terminal it prints a line for each\n"
+        "run whenever there is news.\n",
+    .own = own_options,
+    .notes =
+        "Keys: q quits, up and down choose a run, return shows all of it.\n"
+        "Returns 0 if all runs finished or were stopped, 1 if one failed or was cut off.\n",
+    .example = "consist watch run.h5\n",
+    .operand = "FILE",
+    .run = watch};
 
 }  // namespace consist::commands

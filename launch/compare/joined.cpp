@@ -11,6 +11,7 @@
 #include "core/archive/comparison.h"
 #include "core/archive/reader.h"
 #include "core/base/one_line.h"
+#include "core/config/option_table.h"
 
 namespace consist::launch {
 namespace {
@@ -18,15 +19,24 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-/// Where files lie and how results are kept: no condition of a measurement.
-const std::set<std::string> places{
-    "archive", "overwrite",    "checkpoint",    "checkpoint_every", "checkpoint_keep",   "export",
-    "trace",   "resume",       "timeout",       "memory_limit",     "host_memory_limit", "checkpoint_each_epoch",
-    "price",   "sample_every", "sample_prompt", "sample_tokens"};
+/// True if the option is a condition of a measurement. A profile slows a run, and an observer's options are known by it.
+bool is_condition(const RunOption& option) {
+  const std::string_view name = option.spec.name;
+  return !is_beside_training(option) || name == "profile" || name == "observe";
+}
 
-/// Options by which rows of other machines are compared where no option is listed; the rest are conditions.
-const std::vector<std::string> choices{"strategy", "transport", "precision",    "optimizer", "schedule",           "ranks",
-                                       "batch",    "sequence",  "accumulation", "recompute", "offload-activations"};
+/// True if rows of other machines are compared by the option where none is listed: the machine has a column of its own, and from
+/// the global batch the ranks' part follows.
+bool is_choice(const RunOption& option) {
+  const std::string_view name = option.spec.name;
+  return option.scope == OptionScope::program && name != "machine" && name != "device" && name != "global-batch";
+}
+
+std::string key_of(const RunOption& option) {
+  std::string key = option.spec.name;
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
 
 struct Description {
   json config, environment;
@@ -47,7 +57,9 @@ Description describe(const std::string& path) {
     if (const auto found = description.environment.find(name); found != description.environment.end() && !found->is_string())
       description.environment.erase(found);
   }
-  for (const std::string& place : places) description.config.erase(place);
+  for (const RunOption& option : run_option_table()) {
+    if (!is_condition(option)) description.config.erase(key_of(option));
+  }
   // What runs did before there was a choice.
   if (!description.config.empty()) description.config.emplace("offload_activations", "none");
   return description;
@@ -168,8 +180,9 @@ std::vector<std::string> columns_of(const std::vector<CompareRow>& rows, const s
   };
   const bool batch_follows =
       same("global-batch") && same("accumulation") && value_of(joined.front().description.config, "global-batch") != "0";
-  for (const std::string& option : choices) {
-    if (option != "batch" || !batch_follows) add_if_different(option);
+  for (const RunOption& option : run_option_table()) {
+    const std::string name = option.spec.name;
+    if (is_choice(option) && name != "model" && (name != "batch" || !batch_follows)) add_if_different(name);
   }
   std::set<std::string> of_plugins;
   for (const Joined& j : joined) {

@@ -1,5 +1,6 @@
 #include "launch/compare/places.h"
 
+#include "core/config/option_table.h"
 #include "core/plugin/option_roles.h"
 
 namespace consist::launch {
@@ -11,15 +12,16 @@ std::string place_of(const std::string& option, const std::filesystem::path& giv
 }
 
 bool is_place(const std::string& option, PluginHost& host) {
-  if (option == "checkpoint" || option == "export" || option == "trace") return true;
+  if (const RunOption* const of_run = find_run_option(option)) return is_place_of_results(*of_run);
   return option.find('.') != std::string::npos && role_of(option, host) == OptionRole::results;
 }
 
 RunConfig config_in_place(RunConfig config, const std::string& label, PluginHost& host) {
   if (label.empty()) return config;
-  if (!config.checkpoint.empty()) config.checkpoint = place_of("--checkpoint", config.checkpoint, label);
-  if (!config.export_folder.empty()) config.export_folder = place_of("--export", config.export_folder, label);
-  if (!config.trace.empty()) config.trace = place_of("--trace", config.trace, label);
+  for (const RunOption& option : run_option_table()) {
+    const std::string given = is_place_of_results(option) ? text_in(config, option) : "";
+    if (!given.empty()) option.set(config, place_of(std::string("--") + option.spec.name, given, label));
+  }
   for (auto& [owner, options] : config.plugin_options) {
     for (auto& [name, value] : options) {
       if (is_place(owner + "." + name, host)) value = place_of("--" + owner + "." + name, value, label);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "consist/error.h"
+#include "core/config/option_table.h"
 #include "core/program/printer.h"
 
 namespace consist::launch {
@@ -23,7 +24,10 @@ std::string text_without_layout(const RunConfig& config) {
   json& options = all["plugin_options"];
   for (const StrategyChoice& strategy : config.strategies) options.erase(strategy.name);
   for (const std::string& transport : named_transports(config)) options.erase(transport);
-  for (const char* key : {"strategy", "transport", "checkpoint", "export", "trace"}) all.erase(key);
+  for (const char* key : {"strategy", "transport"}) all.erase(key);
+  for (const RunOption& option : run_option_table()) {
+    if (is_place_of_results(option)) all.erase(option.spec.name);
+  }
   return all.dump();
 }
 

@@ -1,7 +1,6 @@
 #include "launch/compare/request.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -13,14 +12,6 @@
 
 namespace consist::launch {
 namespace {
-
-int read_repeats(const std::string& text) {
-  int repeats = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), repeats);
-  if (error != std::errc() || end != text.data() + text.size() || repeats < 1 || repeats > 1000)
-    throw UsageError("--repeats is '" + text + "'; it must be a whole number from 1 to 1000");
-  return repeats;
-}
 
 /// True if the option of that name is on the command line.
 bool is_given(const std::vector<std::string>& words, const std::string& name) {
@@ -34,44 +25,22 @@ void say(const std::vector<std::string>& notes) {
 
 }  // namespace
 
-CompareRequest read_compare_request(const std::vector<std::string>& arguments) {
-  CompareRequest request;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::size_t equals = arguments[i].find('=');
-    const std::string name = arguments[i].substr(0, equals);
-    const auto value = [&](const char* what) {
-      if (equals != std::string::npos) return arguments[i].substr(equals + 1);
-      if (i + 1 == arguments.size()) throw UsageError(name + " needs " + what);
-      return arguments[++i];
-    };
-    if (name == "--output") {
-      request.output = value("a folder");
-      request.has_output = true;
-    } else if (name == "--archive") {
-      throw UsageError("compare names the archives itself, in the folder of --output; leave --archive out");
-    } else if (name == "--config") {
-      if (!request.config.empty()) throw UsageError("--config is given twice");
-      request.config = value("a file");
-    } else if (name == "--print-config") {
-      throw UsageError("--print-config writes one configuration; give it to consist train");
-    } else if (name == "--overwrite") {
-      request.overwrite = true;
-    } else if (name == "--predict") {
-      if (equals != std::string::npos) throw UsageError("--predict takes no value");
-      request.predict = true;
-    } else if (name == "--report") {
-      request.report = value("a file");
-      if (request.report.empty()) throw UsageError("--report needs the name of a file");
-    } else if (name == "--repeats") {
-      request.repeats = read_repeats(value("a number"));
-    } else if (name == "--add") {
-      request.add.push_back(value("archives"));
-      while (equals == std::string::npos && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
-        request.add.push_back(arguments[++i]);
-    } else {
-      request.train.push_back(arguments[i]);
-    }
-  }
+CompareRequest read_compare_request(const CommandLine& line) {
+  if (line.has("archive")) throw UsageError("compare names the archives itself, in the folder of --output; leave --archive out");
+  if (line.has("print-config")) throw UsageError("--print-config writes one configuration; give it to consist train");
+  if (line.has("report") && line.text("report").empty()) throw UsageError("--report needs the name of a file");
+  CompareRequest request{.train = words_of_others(line, {"config"}),
+                         .config = line.text("config"),
+                         .output = line.value("output"),
+                         .has_output = line.has("output"),
+                         .overwrite = line.flag("overwrite"),
+                         .predict = line.flag("predict"),
+                         .repeats = static_cast<int>(line.integer("repeats")),
+                         .add = line.texts("add"),
+                         .command = {"consist", "compare"},
+                         .report = line.text("report"),
+                         .owners_of_file = {}};
+  request.command.insert(request.command.end(), line.arguments.begin(), line.arguments.end());
   const char* of_runs = request.repeats > 0    ? "--repeats"
                         : request.overwrite    ? "--overwrite"
                         : request.has_output   ? "--output"

@@ -7,13 +7,14 @@
 
 #include "core/config/config_file.h"
 #include "core/plugin/host.h"
+#include "launch/cli/command_line.h"
 
 namespace consist::launch {
 
 struct CompareRequest {
   std::vector<std::string> train;  ///< the arguments of train, lists unexpanded
   std::string config;              ///< a file with more of them
-  std::string output = "runs/compare";
+  std::string output;
   bool has_output = false;
   bool overwrite = false;  ///< runs that are done are done again
   bool predict = false;    ///< rows are simulated, and nothing is run or written
@@ -24,8 +25,8 @@ struct CompareRequest {
   std::set<std::string> owners_of_file;  ///< parts whose options the file of --config alone states
 };
 
-/// Reads the command line. Options of train are taken as they stand. Throws UsageError.
-CompareRequest read_compare_request(const std::vector<std::string>& arguments);
+/// Reads the command's own options. Those of train are taken as they stand. Throws UsageError.
+CompareRequest read_compare_request(const CommandLine& line);
 
 /// The entries of --config; those of an archive are said to be. Throws as read_config_file() and config_of_archive().
 std::vector<ConfigEntry> entries_of(const CompareRequest& request);

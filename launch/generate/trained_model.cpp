@@ -17,18 +17,7 @@ std::string value_in(const std::vector<ConfigEntry>& entries, const std::string&
 
 }  // namespace
 
-void refuse_others(const ParsedRun& parsed, std::span<const std::string_view> taken, std::span<const RunOption> own,
-                   const std::string& command) {
-  for (const auto& [name, option] : parsed.given) {
-    const auto is_named = [&, &name = name](const RunOption& row) { return name == row.spec.name; };
-    if (!option.said.starts_with("--") || std::find(taken.begin(), taken.end(), name) != taken.end() ||
-        std::any_of(own.begin(), own.end(), is_named))
-      continue;
-    throw UsageError(option.said + " has no meaning for consist " + command + "; see consist " + command + " --help");
-  }
-}
-
-void add_options_of_checkpoint(ParsedRun& parsed, std::span<const RunOption> own) {
+void add_options_of_checkpoint(ParsedRun& parsed) {
   const std::string folder = parsed.text("checkpoint");
   if (folder.empty()) return;
   const std::vector<CheckpointPlace> places = list_checkpoints(folder);
@@ -53,7 +42,7 @@ void add_options_of_checkpoint(ParsedRun& parsed, std::span<const RunOption> own
     }
   }
   std::erase_if(entries, [&](const ConfigEntry& entry) { return !kept.contains(entry.name); });
-  add_entries(parsed, std::move(entries), own);
+  add_entries(parsed, std::move(entries));
 }
 
 }  // namespace consist::launch

@@ -1,52 +1,38 @@
 // Commands that measure on all ranks of a job and do not train: their command line, the ranks, the group of all of them.
 #pragma once
 
-#include <boost/program_options.hpp>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "consist/device.h"
 #include "consist/transport.h"
 #include "core/config/run_config.h"
 #include "core/job/environment.h"
 #include "core/plugin/host.h"
+#include "launch/cli/command_line.h"
 
 namespace consist::launch {
 
-struct JobCommand {
-  std::vector<std::string> words;  ///< {"bench", "collectives"}
-  const char* help = "";
-  int ranks = 1;  ///< without --ranks
-  /// The command's own, beside --help, --ranks, --device, --transport, --timeout and --plugin.
-  boost::program_options::options_description options;
-};
+/// Options of such a command, beside --ranks.
+inline constexpr RunOption device_option = valued("device", OptionKind::text, "auto", "D", "auto: the fastest there is");
+inline constexpr RunOption timeout_option =
+    valued("timeout", OptionKind::integer, "60", "SECONDS", "longest wait for another rank", "1..1000000000");
+inline constexpr RunOption plugin_option =
+    repeated(valued("plugin", OptionKind::text, "", "PATH", "also look for plugins in this file or folder; may be repeated"));
 
-struct JobCommandLine {
-  std::vector<std::string> arguments;  ///< as given
-  boost::program_options::variables_map values;
-  std::vector<std::string> rest;  ///< options of parts
-  RunConfig config;               ///< ranks, device, transport and timeout; plugin_options after take_part_options()
-  std::vector<std::string> plugin_paths;
-  bool ranks_given = false;
-};
+/// The configuration that such a command line states: ranks, device, transport and timeout.
+RunConfig config_of(const CommandLine& line);
 
-/// Nothing if --help was asked for, which is printed then. Throws UsageError for unknown options and values that cannot be.
-std::optional<JobCommandLine> read_command_line(const JobCommand& command, const std::vector<std::string>& arguments);
-
-/// Reads the options of parts into the line's config. Throws UsageError for those that no plugin has, and for an unknown
-/// transport.
-void take_part_options(JobCommandLine& line, PluginHost& host);
+/// Reads the options of parts into the config. Throws UsageError for those that no plugin has, and for an unknown transport.
+void take_part_options(const CommandLine& line, PluginHost& host, RunConfig& config);
 
 /// Calls `run` as one rank of the job that the environment says, and returns what it does. Where the environment says none,
 /// starts `--ranks` processes of the same command on this machine, and returns their status. `run` leaves the job. What it throws
 /// ends the job on all ranks, with its message. Throws UsageError if --ranks differs from the environment's number, and as
 /// join_job().
-int run_on_ranks(const JobCommand& command, const JobCommandLine& line, PluginHost& host,
-                 const std::function<int(JoinedJob&)>& run);
+int run_on_ranks(const CommandLine& line, const RunConfig& config, PluginHost& host, const std::function<int(JoinedJob&)>& run);
 
 /// The run's device, open for this rank. Throws what making and opening it throw.
 std::shared_ptr<Device> open_device(const RunConfig& config, PluginHost& host, const JoinedJob& job);

@@ -98,7 +98,7 @@ TEST(BenchExpect, RefusesWhatMakesNoSense) {
   EXPECT_EQ(expect_command(good).status, 0);
   for (const auto& [option, value, says] :
        std::vector<std::tuple<std::string, std::string, std::string>>{{"--measured", "1e9,2e9", "2 figures for 1"},
-                                                                      {"--efficiency", "1.5", "at most 1"},
+                                                                      {"--efficiency", "1.5", "from 0 to 1"},
                                                                       {"--latency", "x", "--latency is 'x'"},
                                                                       {"--collective", "scan", "'scan'"},
                                                                       {"--efficiency", "0", "above 0"}}) {

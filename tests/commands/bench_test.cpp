@@ -86,8 +86,8 @@ TEST(BenchCollectives, RefusesWhatItCannotDo) {
            {{"--collectives", "all_reduce,scan"},
             "'scan'; there are: all_reduce all_gather reduce_scatter broadcast send_receive"},
            {{"--min-bytes", "2Mi", "--max-bytes", "1Mi"}, "less than --min-bytes"},
-           {{"--dtype", "i32"}, "collectives add f32 and bf16"},
-           {{"--factor", "1"}, "--factor is 1"},
+           {{"--dtype", "i32"}, "one of f32, bf16"},
+           {{"--factor", "1"}, "--factor is '1'; it must be at least 2"},
            {{"--ddp.bucket-size", "1M"}, "neither the transport nor the device"}}) {
     const auto result = bench(options);
     EXPECT_EQ(result.status, 2) << result.output;

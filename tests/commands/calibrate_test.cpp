@@ -167,7 +167,7 @@ TEST(Calibrate, RefusesWhatCannotBe) {
   const TemporaryFolder folder;
   const std::string file = folder / "m.json";
   for (const auto& [words, says] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"--ranks", "0"}, "--ranks is 0; it must be at least 1"},
+           {{"--ranks", "0"}, "--ranks is '0'; it must be from 1 to 65536"},
            {{"--seconds", "0"}, "--seconds must be above 0"},
            {{"--models", "llama-tiny,"}, "has an empty name"},
            {{"--models", "nothing", "--device", "cpu"}, "'nothing' is neither a folder nor a preset"},

@@ -1,16 +1,18 @@
-// consist completion: bash asked as a person asks it, by the Tab key's function; the tables against each command's help. consist
+// consist completion: bash asked as a person asks it, by the Tab key's function; the tables of commands. consist
 // man: pages that groff takes without a warning.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "core/config/option_table.h"
-#include "launch/cli/command_lines.h"
+#include "core/config/option_value.h"
 #include "launch/cli/complete.h"
 #include "launch/cli/man_page.h"
+#include "launch/commands/commands.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
 
@@ -118,8 +120,8 @@ TEST(Completion, JoinsTheWordsThatBashDivides) {
 TEST(Completion, AsksNothingOfAPluginThatIsBroken) {
   TemporaryFolder folder;
   write_whole(folder / "strategy-broken.so", "no plugin");
-  EXPECT_THAT(complete({"train", "--plugin", folder / "none", "--precision", ""}, {}).words, IsEmpty());
-  EXPECT_THAT(complete({"train", "--plugin", folder.path().string(), "--ranks", "1", "--sc"}, {}).words,
+  EXPECT_THAT(complete({"train", "--plugin", folder / "none", "--precision", ""}, commands::table()).words, IsEmpty());
+  EXPECT_THAT(complete({"train", "--plugin", folder.path().string(), "--ranks", "1", "--sc"}, commands::table()).words,
               ElementsAre("--schedule"));
 }
 
@@ -138,40 +140,24 @@ TEST(Completion, OfOtherShellsIsLegalWhereTheyAreThere) {
   EXPECT_THAT(refused.output, HasSubstr("there is no completion for 'csh'; the shells are bash, zsh and fish"));
 }
 
-/// Options at the beginnings of a help's lines, or beside others in the columns of one, and in its usage.
-std::set<std::string> options_in(const std::string& help) {
-  std::set<std::string> found;
-  static const std::regex option("(?:^|\n|  |\\[|\\| |N |B |T )--([a-z][a-z-]*)");
-  for (std::sregex_iterator at(help.begin(), help.end(), option), end; at != end; ++at) found.insert((*at)[1]);
-  return found;
-}
-
-// A command that is new, or has a new option, needs a row in command_lines.cpp.
-TEST(CommandLines, HaveTheOptionsThatEachHelpStates) {
-  const auto overview = test::run_child({program, "--help"});
-  std::istringstream lines(overview.output);
-  std::set<std::string> commands;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("  ") && line.size() > 3 && line[2] != ' ') commands.insert(line.substr(2, line.find(' ', 2) - 2));
-  }
-  EXPECT_THAT(commands, IsSupersetOf({"train", "watch"}));
-  for (const std::string& command : commands) EXPECT_NE(find_command_line(command), nullptr) << command << " has no row";
-  for (const CommandLine& line : command_lines()) {
-    if (line.command == "bench") continue;  // whose help is that of bench collectives
-    std::vector<std::string> words{program};
-    std::istringstream split{std::string(line.command)};
-    for (std::string word; split >> word;) words.push_back(word);
-    words.emplace_back("--help");
-    const std::string help = test::run_child(words).output;
-    std::set<std::string> known;
-    for (const RunOption& option : line.own) known.insert(option.spec.name);
-    for (const std::string& option : options_in(help)) {
-      EXPECT_TRUE(known.contains(option) || (line.takes(option) && find_run_option(option) != nullptr))
-          << line.command << " --" << option << " is in the help, but not in its row";
+// Sentences are written by hand: an option that they name is there.
+TEST(Commands, NameNoOptionThatTheyDoNotTake) {
+  static const std::regex option("--([a-z][a-z0-9-]*)(?![a-z0-9.-])");
+  std::set<std::string_view> names;
+  for (const Command* command : commands::table()) {
+    EXPECT_TRUE(names.insert(command->name).second) << command->name;
+    if (command->is_hidden()) continue;
+    EXPECT_STRNE(command->summary, "") << command->name;
+    EXPECT_STRNE(command->example, "") << command->name;
+    for (const TakenOption& taken : command->taken) EXPECT_NE(find_run_option(taken.name), nullptr) << taken.name;
+    for (const RunOption& own : command->own) {
+      if (*own.spec.fallback != '\0') EXPECT_NO_THROW(legal_value(own.spec, own.spec.fallback, own.spec.name)) << own.spec.name;
     }
-    for (const std::string& option : known) {
-      if (option == "help") continue;
-      EXPECT_THAT(help, HasSubstr("--" + option)) << line.command;
+    const std::string text = std::string(command->usage) + "\n" + command->about + command->notes;
+    for (std::sregex_iterator at(text.begin(), text.end(), option), end; at != end; ++at) {
+      const std::string name = (*at)[1];
+      const auto takes = [&](const Command* other) { return other->find(name) != nullptr; };
+      EXPECT_TRUE(std::ranges::any_of(commands::table(), takes)) << command->name << " --" << name;
     }
   }
 }
@@ -191,7 +177,8 @@ TEST(ManPages, AreTakenByGroffWithoutAWarning) {
     EXPECT_EQ(set.status, 0) << entry.path();
     EXPECT_EQ(set.output, "") << entry.path();
   }
-  EXPECT_EQ(pages, static_cast<int>(command_lines().size()) + 1);
+  const auto shown = std::ranges::count_if(commands::table(), [](const Command* command) { return !command->is_hidden(); });
+  EXPECT_EQ(pages, static_cast<int>(shown) + 1);
   EXPECT_EQ(test::run_child({program, "man", "nothing"}).status, 2);
 }
 
@@ -206,8 +193,8 @@ TEST(ManPages, StateEveryOptionOfTrain) {
 }
 
 TEST(ManPages, EscapeWhatTroffWouldObey) {
-  EXPECT_THAT(man_page("show", "a", "usage: x\n\n.so /etc/passwd\n'quoted \\fB\n", "1"),
-              AllOf(HasSubstr("\n\\&.so /etc/passwd\n"), HasSubstr("\n\\&'quoted \\(rsfB\n")));
+  const Command command{.name = "x", .summary = "a", .usage = "x", .about = ".so /etc/passwd\n'quoted \\fB\n"};
+  EXPECT_THAT(man_page(command, "1"), AllOf(HasSubstr("\n\\&.so /etc/passwd\n"), HasSubstr("\n\\&'quoted \\(rsfB\n")));
 }
 
 }  // namespace

@@ -81,14 +81,14 @@ class HostileArchives : public testing::Test {
   std::map<std::string, std::function<void(const std::string&)>> commands() const {
     const std::string page = folder_ / "page.html";
     return {
-        {"show", [](const std::string& path) { commands::show({path}); }},
+        {"show", [](const std::string& path) { run_command(commands::show_command, {path}); }},
         {"show --json",
          [](const std::string& path) {
-           commands::show({path, "--json"});
+           run_command(commands::show_command, {path, "--json"});
          }},
         {"report",
          [page](const std::string& path) {
-           commands::report({path, "-o", page, "--overwrite"});
+           run_command(commands::report_command, {path, "-o", page, "--overwrite"});
            std::printf("%s", read_whole(page).c_str());
          }},
         {"watch",
@@ -100,7 +100,7 @@ class HostileArchives : public testing::Test {
          }},
         {"compare --add",
          [](const std::string& path) {
-           commands::compare({"--add", path});
+           run_command(commands::compare_command, {"--add", path});
          }},
         {"--config",
          [](const std::string& path) {

@@ -63,11 +63,11 @@ TEST(ReportCommand, RefusesWhatItCannotDo) {
   refused({}, "needs the archive of a run");
   refused({folder / "none.h5"}, "cannot read");
   refused({folder / "letter.html", "-o", folder / "r.html"}, "letter.html");
-  refused({old, "-o"}, "-o needs a file");
+  refused({old, "-o"}, "--output needs a value");
   refused({old, "-o", folder.path().string()}, "is a folder");
   refused({old, "-o", folder / "no/r.html"}, "make it first");
   refused({old, "-o", folder / "letter.html"}, "exists already; name another file");
-  refused({old, "--colour"}, "has no option --colour");
+  refused({old, "--colour"}, "has no option '--colour'");
   EXPECT_EQ(read_whole(folder / "letter.html"), "<html>dear</html>");
   EXPECT_FALSE(std::filesystem::exists(folder / "r.html"));
   EXPECT_EQ(consist_says({"report", old, "-o", folder / "letter.html", "--overwrite"}).status, 0);

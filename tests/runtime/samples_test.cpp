@@ -202,7 +202,7 @@ TEST_F(Samples, SayWhatTheyCannotDo) {
   refused({"--sample-every=1", "--sample-prompt=a", "--sample-tokens=1000000"}, "together more than the model's");
   const test::ChildResult without = train({"--steps=1", "--sample-tokens=5"});
   EXPECT_EQ(without.status, 0) << without.output;
-  EXPECT_THAT(without.output, HasSubstr("--sample-tokens has no effect here; it needs --sample-every STEPS"));
+  EXPECT_THAT(without.output, HasSubstr("--sample-tokens has no effect here; it needs --sample-every N"));
 }
 
 }  // namespace

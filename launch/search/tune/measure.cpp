@@ -11,6 +11,7 @@
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/base/write_text.h"
+#include "core/config/option_table.h"
 #include "core/plan/parts.h"
 #include "launch/cli/run_options.h"
 #include "launch/compare/runs.h"
@@ -56,25 +57,17 @@ void run(Candidate& candidate, const std::string& config_file, const RunFolder& 
 }  // namespace
 
 RunConfig measured_config(RunConfig config, std::int64_t steps, PluginHost& host) {
-  const RunConfig defaults;
   std::string fields;
   for (const Field& field : make_parts(config, host).fields) fields += (fields.empty() ? "" : ",") + field.name;
   config.dataset = "synthetic";
   config.steps = steps;
   config.epochs = 0;
   config.from_scratch = true;
-  config.checkpoint.clear();
-  config.checkpoint_every = defaults.checkpoint_every;
-  config.checkpoint_each_epoch = false;
-  config.resume = false;
-  config.export_folder.clear();
-  config.archive.clear();
-  config.overwrite = false;
-  config.trace.clear();
-  config.profile = false;
   config.evaluate_every = 0;
-  config.sample_every = 0;
-  config.observers.clear();
+  for (const RunOption& option : run_option_table()) {
+    const bool beside = option.scope == OptionScope::place || option.scope == OptionScope::display;
+    if (beside && option.set != nullptr) option.set(config, option.spec.fallback);
+  }
   for (const std::string& owner : stray_owners(config, host)) config.plugin_options.erase(owner);
   if (!fields.empty()) config.plugin_options["synthetic"].insert_or_assign("fields", fields);
   return config;
