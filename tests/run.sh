@@ -1,15 +1,26 @@
 #!/usr/bin/env bash
-# Sets up, builds and runs the tests. Usage: tests/run.sh [--all-kernels] [-R REGEX]   (arguments go to ctest)
+# Sets up, builds and runs the tests. Usage: tests/run.sh [--all-kernels] [--cases PATTERNS] [ARGUMENTS OF CTEST]
+# --cases runs the test cases whose full names match, as --gtest_filter takes them: --cases '*Layout*zero2*:-*bf16*'.
 # A new build folder gets processor kernels for the highest instruction set that runs here and, where there is no GPU, GPU kernels for one
 # architecture; with --all-kernels, kernels for every instruction set and architecture, as quickstart builds them.
-# Ends with a line "N passed, N failed, N skipped"; the exit status is 0 only if tests ran and none failed.
+# Ends with the names of the cases that failed and a line "N passed, N failed, N skipped", of cases; the exit status is 0 only if cases ran
+# and none failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 all_kernels=false
-if [ "${1:-}" = --all-kernels ]; then
-  all_kernels=true
+entries=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --all-kernels) all_kernels=true ;;
+    --cases)
+      export GTEST_FILTER=${2:?--cases needs patterns}
+      entries=(--label-regex '^cases$')
+      shift
+      ;;
+    *) break ;;
+  esac
   shift
-fi
+done
 bash launch/setup.sh tests/packages.txt
 
 build=${CONSIST_BUILD:-build}
@@ -36,17 +47,9 @@ jobs=$(nproc)
 [ "$memory_jobs" -ge 1 ] && [ "$memory_jobs" -lt "$jobs" ] && jobs=$memory_jobs
 cmake --build "$build" --parallel "$jobs"
 
-log="$build/tests.log"
-status=0
-ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" "$@" 2>&1 | tee "$log" || status=$?
-summary=$(grep -E '[0-9]+% tests passed, [0-9]+ tests failed out of [0-9]+' "$log" | tail -1 || true)
-total=$(sed -E 's/.*out of ([0-9]+).*/\1/' <<<"${summary:-out of 0}")
-failed=$(sed -E 's/.*, ([0-9]+) tests failed.*/\1/' <<<"${summary:-, 0 tests failed}")
-# CTest counts them as passed, and lists them behind its summary.
-skipped=$(grep -cE '^[[:space:]]*[0-9]+ - .* \(Skipped\)$' "$log" || true)
-if [ "$total" = 0 ]; then
-  echo "no test ran" >&2
-  exit 1
-fi
-echo "$((total - failed - skipped)) passed, $failed failed, $skipped skipped"
-exit "$status"
+# ctest's entries are processes that run many cases each (tests/cases.py).
+results="$build/Testing/cases"
+rm -rf "$results" "$build/tests.xml"
+ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" --output-junit "$(realpath "$build")/tests.xml" "${entries[@]}" "$@" 2>&1 |
+  tee "$build/tests.log" || true
+python3 tests/cases.py count "$build/tests.xml" "$results"
