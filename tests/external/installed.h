@@ -1,10 +1,12 @@
-// What tests of parts from outside share: the build installed into one folder, which was then moved to another, and projects
-// built against the latter.
+// What tests of parts from outside share: the build installed into one folder, which was then moved to another, and examples
+// built against the latter (install.sh).
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -26,25 +28,36 @@ inline std::string run_outside(std::vector<std::string> words) {
   return result.output;
 }
 
-/// One installation for all suites of the process.
+/// One installation for all suites of the process, or of all processes: where ctest runs them, it has made one before
+/// (CONSIST_INSTALLED; CMakeLists.txt).
 class Installed : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (folder_ != nullptr) return;
     folder_ = std::make_unique<TemporaryFolder>();
-    run_outside({CMAKE_COMMAND, "--install", CONSIST_BINARY_DIR, "--prefix", *folder_ / "made"});
-    prefix_ = *folder_ / "moved";
-    std::filesystem::rename(*folder_ / "made", prefix_);
+    const char* const made = std::getenv("CONSIST_INSTALLED");
+    installed_ = made != nullptr ? made : *folder_ / "installed";
+    if (made == nullptr) {
+      const ChildResult result = run_child({"bash", CONSIST_SOURCE_DIR "/tests/external/install.sh", CONSIST_BINARY_DIR, installed_,
+                                            CMAKE_COMMAND, CMAKE_GENERATOR, CXX_COMPILER},
+                                           std::chrono::seconds(300));
+      ASSERT_EQ(result.status, 0) << result.output;
+    }
+    prefix_ = installed_ + "/moved";
   }
 
-  /// Builds the project of that folder of tests/external; returns where its plugins are.
-  static std::string built(const std::string& project) {
-    const std::string build = *folder_ / ("build-" + project), plugins = build + "/lib/consist/plugins/";
-    if (std::filesystem::exists(plugins)) return plugins;
-    run_outside({CMAKE_COMMAND, "-G", CMAKE_GENERATOR, "-S", CONSIST_SOURCE_DIR "/tests/external/" + project, "-B", build,
-                 "-DCMAKE_PREFIX_PATH=" + prefix_, "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
-    run_outside({CMAKE_COMMAND, "--build", build});
+  /// Where the plugins of that folder of tests/external are.
+  static std::string built(const std::string& example) {
+    const std::string plugins =
+        installed_ + (example == "ddp-plain" ? "/ddp-plain/lib/consist/plugins/" : "/examples/" + example + "/");
+    EXPECT_TRUE(std::filesystem::exists(plugins)) << plugins;
     return plugins;
+  }
+
+  /// The text without the installation's folder, which may lie in that of the build.
+  static std::string outside_of_installation(std::string text) {
+    for (std::size_t at; (at = text.find(installed_)) != std::string::npos;) text.erase(at, installed_.size());
+    return text;
   }
 
   static std::string consist(std::vector<std::string> arguments) {
@@ -80,7 +93,7 @@ class Installed : public testing::Test {
   }
 
   static inline std::unique_ptr<TemporaryFolder> folder_;
-  static inline std::string prefix_;
+  static inline std::string installed_, prefix_;
 };
 
 }  // namespace consist::test
