@@ -1,4 +1,4 @@
-// Where an archive lies: its name, links to it, and the lock of the run that writes it. Include from .cpp files of core/archive
+// Place of an archive: its name, links to it, and the lock of the run that writes it. Include from .cpp files of core/archive
 // only.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the archive needs around HDF5's C interface: handles that close themselves, one lock, errors as text.
+// Wrappers of HDF5's C interface for the archive: handles that close themselves, one lock, errors as text.
 // Include from .cpp files of core/archive only.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a run that goes on takes over from its archive.
+// Values that a run that goes on takes over from its archive.
 #pragma once
 
 #include <cstdint>

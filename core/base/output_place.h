@@ -1,4 +1,4 @@
-// Where an output lies: through links, and under a name that nothing has.
+// Place of an output: through links, and under a name that nothing has.
 #pragma once
 
 #include <string>

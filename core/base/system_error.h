@@ -1,4 +1,4 @@
-// What the system's error numbers mean for people.
+// Texts that say what the system's error numbers mean.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a checkpoint knows beside its tensors: state.json.
+// Contents of a checkpoint beside its tensors: state.json.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@
 
 namespace consist {
 
-/// How long one rank waits for the others' files. Long, for it only ends a wait for a disk: a rank that dies ends all waits at
-/// once.
+/// Time that one rank waits for the others' files. It is long because it only ends a wait for a disk: a rank that dies ends all
+/// waits at once.
 inline constexpr std::chrono::minutes checkpoint_timeout{30};
 
 /// Called by every rank with the tensors that it writes (none: no file of this rank) and what parts they are (see

@@ -1,4 +1,4 @@
-# What the configure step ends with: versions, plugins, and whether CUDA is in. Included last, from the top level.
+# Prints the end of the configure step: versions, plugins, and whether CUDA is in. Included last, from the top level.
 # The packages were found in subfolders, whose variables do not reach here; asking again is answered from the cache.
 find_package(Boost QUIET)
 find_package(HDF5 QUIET COMPONENTS C)

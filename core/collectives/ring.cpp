@@ -34,7 +34,7 @@ std::size_t divide_up(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
 }
 
-/// How a collective's stream of chunks is numbered. The elements are cut into pieces; each piece makes `steps` turns around the
+/// Numbers the chunks of a collective's stream. The elements are cut into pieces; each piece makes `steps` turns around the
 /// ring; in each turn every member sends one block and receives another, in `chunks` chunks. All members count alike, so the
 /// chunk that one sends at a position is the one that the next receives at that position. What is sent in a turn was received in
 /// the turn before, `chunks` positions earlier.

@@ -26,7 +26,7 @@ const StrategyUse& Layout::strategy_of(int axis) const {
 
 namespace {
 
-/// How a strategy that spans `use.size` ranks divides them over its axes, the outermost first.
+/// Divides the `use.size` ranks that a strategy spans over its axes, the outermost first.
 std::vector<int> sizes_of(const StrategyUse& use, const AxisRequest& request) {
   std::vector<int> sizes = use.split;
   if (sizes.empty()) sizes = {use.size};
@@ -113,8 +113,8 @@ std::vector<std::size_t> schedule_order_of(const std::vector<StrategyUse>& activ
 Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
   std::vector<StrategyUse> ordered = strategies;
   take_ranks(ordered, ranks);
-  // Of one distance, axes along which ranks have tokens of their own are outermost: what others divide further nests in their
-  // parts. Of these, sequences of their own come before parts of sequences.
+  // Among axes of one distance, those along which ranks have tokens of their own are outermost: what others divide further nests
+  // in their parts. Of these, sequences of their own come before parts of sequences.
   std::ranges::stable_sort(ordered, std::ranges::greater(), [](const StrategyUse& use) {
     const AxisRequest request = use.strategy->axis();
     return std::tuple(request.distance, request.shares_parameters, request.shares_parameters && request.splits_batch);

@@ -1,4 +1,4 @@
-// How the ranks of a job are divided between strategies: the mesh.
+// The mesh: divides the ranks of a job between strategies.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct StrategyUse {
   std::string name;
   const ParallelStrategy* strategy = nullptr;
   int size = 0;
-  /// How these are split over several axes, the outermost first; 0: the ranks that are left. Empty: one axis.
+  /// Sizes of the axes over which these are split, the outermost first; 0: the ranks that are left. Empty: one axis.
   std::vector<int> split = {};
   AxisSet axes = {};      ///< of a layout's: where it lies in the mesh
   AxisSet works_on = {};  ///< of a layout's: what its functions get, `axes` and what it takes (AxisRequest::takes_shared)

@@ -13,7 +13,7 @@
 
 namespace consist {
 
-/// How compare reads an option's text as a list.
+/// Rule by which compare reads an option's text as a list.
 enum class Sweep {
   commas,  ///< A,B
   pluses,  ///< A,B, where commas of a value are written +: --recompute swiglu+rms_norm,full

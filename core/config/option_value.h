@@ -1,4 +1,4 @@
-// What an option may be: one check for the options of a run and those of plugins, from whichever place a value comes.
+// Checks the value of an option: one check for the options of a run and those of plugins, wherever a value comes from.
 #pragma once
 
 #include <map>

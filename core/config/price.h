@@ -1,4 +1,4 @@
-// What a device costs in an hour: --price.
+// Price of a device per hour: --price.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What defaults and tunable values of plugins' options depend on.
+// Facts of a run on which defaults and tunable values of plugins' options depend.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Whether what the ranks of a host will pin together fits into its memory.
+// Checks that the memory that the ranks of a host will pin together fits into the host's.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the compute queue of a rank did in a step, and what it waited for.
+// Accounts for the compute queue of a rank in a step: the work that it did, and its waits.
 #include <algorithm>
 
 #include "consist/op.h"

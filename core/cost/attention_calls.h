@@ -1,4 +1,4 @@
-// How GPUs compute attention of a sequence in zigzag order: as calls of kernels that whole sequences have, and copies around
+// Attention of a sequence in zigzag order on GPUs: calls of kernels that whole sequences have, and copies around
 // them.
 #pragma once
 

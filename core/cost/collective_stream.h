@@ -1,4 +1,4 @@
-// What a rank's program asks of the other ranks: its collectives and messages, in order, and what each of them waits for.
+// Collectives and messages that a rank's program asks of other ranks, in order, and what each of them waits for.
 #pragma once
 
 #include <cstdint>

@@ -65,7 +65,7 @@ double CostModel::Shares::at(double flops) const {
 CostModel::SharesByType CostModel::shares_of(std::string_view op) const {
   SharesByType shares;
   for (std::size_t type = 0; type < shares.size(); ++type) {
-    // What is said of this op and type, else of this op, else of this type, else of all.
+    // The most specific figure is taken: of this op and type, else of this op, else of this type, else of all.
     for (const auto& [of_op, of_type] : {std::pair{op, class_names[type]}, {op, any}, {any, class_names[type]}, {any, any}}) {
       for (const DeviceRates::Reached& reached : machine_->device.reached) {
         if (reached.op == of_op && reached.dtype == of_type)

@@ -1,4 +1,4 @@
-// How far simulated steps are off: the error of a step, combined from those of the kinds that its machine's file has.
+// Errors of simulated steps: that of a step, combined from those of the kinds that its machine's file has.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

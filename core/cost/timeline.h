@@ -1,4 +1,4 @@
-// When the stages of a pipeline do what, by their programs.
+// Times at which the stages of a pipeline execute their parts, by their programs.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct StageOutline {
     std::int16_t micro_batch = 0;
     std::int16_t stage = 0;
     double equal = 0, by_ops = 0, measured = 0;  ///< how long it takes by each cost
-    /// How many messages from either neighbour must have arrived.
+    /// Messages from either neighbour that must have arrived.
     std::int32_t from_previous = 0, from_next = 0;
   };
   std::vector<Step> steps;

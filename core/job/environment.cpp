@@ -244,7 +244,7 @@ std::string first_slurm_host(std::string_view nodes) {
       host += nodes[i++];
       continue;
     }
-    // Of "[07-09,12]" the first is "07": its digits up to the first of "-,]", zeros included.
+    // The first host of "[07-09,12]" is "07": the digits up to the first of "-,]", zeros included.
     const std::size_t close = nodes.find(']', i);
     const std::size_t end = nodes.find_first_of("-,]", i);
     if (close == std::string_view::npos || end == i + 1) throw malformed();

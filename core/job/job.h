@@ -12,7 +12,7 @@
 
 namespace consist {
 
-/// Which rank this process is and where rank 0 listens. Made from the environment by job_address_from_environment().
+/// The number of this process's rank, and where rank 0 listens. Made from the environment by job_address_from_environment().
 struct JobAddress {
   int rank = 0;
   int size = 1;
@@ -31,7 +31,7 @@ struct JobAddress {
   std::chrono::milliseconds time_to_join() const noexcept { return join_timeout.count() > 0 ? join_timeout : timeout; }
 };
 
-/// How long ranks that a scheduler starts wait for each other where the user names no time: hosts that still pull an image come
+/// Time that ranks which a scheduler starts wait for each other, if the user names none: hosts that still pull an image come
 /// late. torchrun's ranks wait as long.
 inline constexpr std::chrono::minutes default_join_timeout{10};
 

@@ -82,7 +82,7 @@ class FrameStream {
   std::size_t sent_ = 0;
 };
 
-/// How long a rank may be silent before it counts as dead: the job's timeout, but at least some seconds, so that a busy machine
+/// Time of silence after which a rank counts as dead: the job's timeout, but at least some seconds, so that a busy machine
 /// is not taken for a dead one.
 std::chrono::milliseconds silence_limit(std::chrono::milliseconds timeout);
 

@@ -318,7 +318,7 @@ void JobServer::send_all(const std::string& body) {
 
 void JobServer::drain() {
   const Time deadline = Clock::now() + drain_time;
-  // What rank 0 itself said last, such as why it failed, is still to be read.
+  // The last message of rank 0, such as why it failed, is still to be read.
   if (members_[0].stream.is_open()) serve_member(0);
   if (!failure_ && !left_) fail(0, name(0) + " ended the job early" + last_heartbeat_of(0));
   bool busy = true;

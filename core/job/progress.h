@@ -1,4 +1,4 @@
-// Where a rank is in its work, as a text that people read and that can be compared between ranks.
+// The place of a rank in its work, as a text that people read and that can be compared between ranks.
 #pragma once
 
 #include <compare>

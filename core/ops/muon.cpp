@@ -49,7 +49,7 @@ class Orthogonalize final : public NamedOp {
     Cost cost = Op::cost(program, i);
     const Shape& shape = program.local(i.inputs[0]);
     const auto less = static_cast<double>(std::min(shape[0], shape[1])), more = static_cast<double>(std::max(shape[0], shape[1]));
-    // Of each iteration: the Gram matrix, its square, and its polynomial times x.
+    // Each iteration computes the Gram matrix, its square, and its polynomial times x.
     cost.flops = static_cast<double>(i.attributes.integer("iterations")) * (4 * less * less * more + 2 * less * less * less);
     return cost;
   }

@@ -1,4 +1,4 @@
-// Which machine is planned for: the one that --machine names, or that of the device which is there.
+// Chooses the machine that is planned for: the one that --machine names, or that of the device which is there.
 #pragma once
 
 #include <memory>

@@ -25,9 +25,9 @@ class CONSIST_API TurnsOfParts {
   };
   /// Returns the part that sequence `index` >= 0 comes from, and its index there.
   Place operator()(std::int64_t index) const;
-  /// How many of the first `count` sequences are of each part.
+  /// Number of each part's sequences among the first `count`.
   std::vector<std::int64_t> of_first(std::int64_t count) const;
-  /// How many sequences of the whole it takes until `part` has had `count` >= 1.
+  /// Number of sequences of the whole until `part` has had `count` >= 1.
   std::int64_t until(std::size_t part, std::int64_t count) const;
   std::int64_t period() const noexcept { return static_cast<std::int64_t>(turns_.size()); }
 

@@ -46,7 +46,7 @@ CONSIST_API std::vector<std::string> stray_owners(const RunConfig& config, Plugi
 /// unknown names and for options of plugins that the configuration does not contain.
 CONSIST_API Parts make_parts(const RunConfig& config, PluginHost& host);
 
-/// How people are told of the config's model: --model as it was given; of the text of a config.json its architecture and sizes.
+/// Text that names the config's model: --model as it was given; of the text of a config.json its architecture and sizes.
 CONSIST_API std::string model_text(const RunConfig& config);
 
 /// The sizes of the config's model. Throws what make_parts throws about models.

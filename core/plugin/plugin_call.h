@@ -51,7 +51,7 @@ class CONSIST_API PluginCall {
   Limit limit_;
 };
 
-/// How long a plugin may take for one call that has a limit: 300 s, or the seconds in CONSIST_PLUGIN_TIMEOUT. Throws UsageError
+/// Time that a plugin may take for one call that has a limit: 300 s, or the seconds in CONSIST_PLUGIN_TIMEOUT. Throws UsageError
 /// if that is no number of seconds above 0.
 CONSIST_API std::chrono::milliseconds plugin_timeout();
 

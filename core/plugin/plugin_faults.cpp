@@ -38,7 +38,7 @@ constexpr std::size_t most_ranges = 512;
 std::array<CodeRange, most_ranges> ranges;
 std::atomic<std::size_t> range_count{0};
 
-/// How to start anew without the file that is looked at now; null: not.
+/// Arguments and environment of a new start without the file that is looked at now; null: no new start.
 struct Restart {
   std::vector<std::string> texts;
   std::vector<char*> environment;
@@ -169,7 +169,7 @@ void act(const std::string& message) {
   try {
     then(message);
   } catch (...) {
-    // What could not be told or closed stays so; the process ends for another reason.
+    // A message that could not be told or a file that could not be closed stays so; the process ends for another reason.
   }
 }
 

@@ -28,7 +28,7 @@ struct Shown {
   std::atomic<const PluginIdentity*> plugin{nullptr};  // null: none
   std::atomic<const char*> function{nullptr};
   std::atomic<bool> taken{true};
-  // Of the watchdog: what it saw last, and since when.
+  // The watchdog's own: the number of changes that it saw last, and since when.
   std::uint64_t seen_changes = 0;
   Clock::time_point seen_since;
 };

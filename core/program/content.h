@@ -1,4 +1,4 @@
-// Whether a program has changed.
+// Tells whether a program has changed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which elements of a logical tensor a rank holds.
+// Ranges of a logical tensor's elements that a rank holds.
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,7 @@ int Mesh::coordinate(int rank, AxisSet axes) const {
 
 std::vector<int> Mesh::group(int rank, AxisSet axes) const {
   if (axes.last() >= this->axes()) axis(axes.last());  // throws
-  // Of the coordinates so far, all members; each axis of the set multiplies them.
+  // All members by the coordinates so far; each axis of the set multiplies them.
   std::vector<int> ranks{0};
   for (int index = 0; index < this->axes(); ++index) {
     const int size = axis(index).size, own = coordinate(rank, index);

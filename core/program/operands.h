@@ -1,4 +1,4 @@
-// What an instruction works on and makes, told alike by all who print, check or estimate it.
+// Operands of an instruction: its inputs and outputs, told alike by all who print, check or estimate it.
 #pragma once
 
 #include <cstdint>

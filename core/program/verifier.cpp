@@ -95,7 +95,7 @@ class Verifier {
         throw ProgramError(who_is(program_, id) + "it does not lie inside its storage '" + program_[tensor.storage].name + "'");
       }
     }
-    // Of values that are there from the start, those inside a storage are newer than the storage itself.
+    // Among values that are there from the start, those inside a storage are newer than the storage itself.
     for (const bool whole : {true, false}) {
       for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
         const Tensor& tensor = program_.tensors[t];

@@ -1,4 +1,4 @@
-// That what a program refers to exists: the part of verify() which makes the rest of it, and every pass, safe to run.
+// Checks that what a program refers to exists: the part of verify() which makes the rest of it, and every pass, safe to run.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Who used the host's processors while a run took its steps: what a measurement must know about the machine that it was made on.
+// Processes that used the host's processors during a run's steps: what a measurement must know about its machine.
 #pragma once
 
 #include <optional>

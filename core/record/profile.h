@@ -1,4 +1,4 @@
-// Where a step's time goes, per instruction and per op (--profile).
+// Time of a step by instruction and by op (--profile).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How fast the ranks of a pipeline are beside one another, measured (--profile): GPUs of one kind differ by some percent.
+// Speeds of a pipeline's ranks relative to one another, measured (--profile): GPUs of one kind differ by some percent.
 #pragma once
 
 #include <map>

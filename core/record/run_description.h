@@ -1,4 +1,4 @@
-// What a run says of itself before its first step: to people, and in its archive.
+// Description of a run before its first step: printed, and written to its archive.
 #pragma once
 
 #include <span>

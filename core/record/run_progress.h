@@ -1,4 +1,4 @@
-// Where this rank is, for the job's reports about ranks that died or are stuck.
+// The place of this rank in its work, for the job's reports about ranks that died or are stuck.
 #pragma once
 
 #include <atomic>

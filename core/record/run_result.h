@@ -1,4 +1,4 @@
-// What is known of a run once it is over.
+// Results of a run that is over.
 #pragma once
 
 #include <cstdint>

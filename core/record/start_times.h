@@ -1,4 +1,4 @@
-// What a run's start took, by part.
+// Duration of a run's start, by part.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What the training loop tells of a step and of an evaluation, and to whom.
+// Reports of a step and of an evaluation that the training loop sends, and their receivers.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ struct StepReport {
   double loss = 0;        ///< mean over the step's tokens of all ranks
   double grad_norm = 0;   ///< before clipping
   std::optional<double> auxiliary_loss;  ///< what is trained on beside the loss (Program::auxiliary_losses), if anything is
-  /// How many choices of tokens fell on each expert, over all ranks: for each router (Program::routers) a row; empty without any.
+  /// Choices of tokens that fell on each expert, over all ranks: a row per router (Program::routers); empty without routers.
   std::vector<float> expert_choices;
   std::optional<double> targets;  ///< that the loss is the mean of, where a mask decides it
   double expert_load = 0;  ///< of that the largest share of an expert over the mean of its router; 0 without routers

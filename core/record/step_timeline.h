@@ -1,4 +1,4 @@
-// When the instructions of a step ran, for the archive: what a report is made of that says where the time goes.
+// Start times of a step's instructions, for the archive: a report shows by them where the time goes.
 #pragma once
 
 #include <cstdint>

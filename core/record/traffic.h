@@ -1,4 +1,4 @@
-// What one rank sent to others: counted by the transports that can, else what the program's collectives send.
+// Bytes that one rank sent to others: counted by the transports that can, else by the program's collectives.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,7 @@ void plain(std::span<float> out, std::uint64_t start, float mean, float scale) {
 [[gnu::target("avx2")]] void with_avx2(std::span<float> out, std::uint64_t start, float mean, float scale) {
   loop(out, start, mean, scale);
 }
-// Of these, DQ has the multiplication of 64-bit integers.
+// AVX512DQ is the extension that multiplies 64-bit integers.
 [[gnu::target("avx2,avx512f,avx512dq,avx512vl")]] void with_avx512(std::span<float> out, std::uint64_t start, float mean,
                                                                    float scale) {
   loop(out, start, mean, scale);

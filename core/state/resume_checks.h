@@ -1,4 +1,4 @@
-// Whether a checkpoint is of the run that is to go on from it, and what it calls the run's values.
+// Checks that a checkpoint is of the run that is to go on from it, and finds its names for the run's values.
 #pragma once
 
 #include <cstdint>

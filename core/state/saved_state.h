@@ -1,4 +1,4 @@
-// What a run takes from files and leaves in them: weights at its start, checkpoints, and the trained model.
+// Files that a run reads and writes: weights at its start, checkpoints, and the trained model.
 #pragma once
 
 #include <cstdint>

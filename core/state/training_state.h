@@ -1,4 +1,4 @@
-// What a rank holds while it trains: the prepared programs, their memory, and the values of parameters and optimizer states.
+// State of a rank while it trains: the prepared programs, their memory, the values of parameters and optimizer states.
 #pragma once
 
 #include <cstdint>

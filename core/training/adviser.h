@@ -1,4 +1,4 @@
-// What a run asks about alternatives to its configuration: faster ones before its first step, and ones that fit if it does not.
+// Asks for alternatives to a run's configuration: faster ones before its first step, ones that fit if it does not.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which sequences a rank reads in which micro-batch, and their way into the program's inputs.
+// Chooses the sequences that a rank reads in each micro-batch, and copies them into the program's inputs.
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,7 @@ class CONSIST_API Batches {
 
   /// Reads and writes round `round` of an evaluation. In the trainer's thread.
   void write_evaluation(std::int64_t round);
-  /// How many sequences an evaluation reads over all ranks: `evaluate_sequences` of the settings, or as many as there are.
+  /// Sequences that an evaluation reads over all ranks: `evaluate_sequences` of the settings, or as many as there are.
   std::int64_t evaluation_sequences() const;
   std::int64_t evaluation_rounds() const;
   /// Mean loss over evaluation_sequences(), given the sum of the rounds' losses, each of which is a mean over whole rounds. (With a

@@ -1,4 +1,4 @@
-// What a run does from its configuration to its results, in order, on one rank.
+// The run of one rank, from its configuration to its results, in order.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What a run does between steps: archive, progress, checkpoints.
+// Actions of a run between steps: archive, progress, checkpoints.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What a run measures of itself beside its steps.
+// Measurements that a run takes of itself beside its steps.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,4 +1,4 @@
-// What runs that train and runs that evaluate do alike before their first program runs.
+// Setup that runs that train and runs that evaluate share, up to their first program.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a run tells people at its end.
+// Text that a run prints at its end.
 #pragma once
 
 #include <cstdint>

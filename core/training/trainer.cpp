@@ -67,7 +67,7 @@ std::chrono::system_clock::time_point run_step(TrainingState& state, std::int64_
   return began;
 }
 
-/// How many choices fell on each expert in the step that has run; none if the program has no routers.
+/// Reads the number of choices that fell on each expert in the step that has run; none if the program has no routers.
 std::vector<float> read_choices(TrainingState& state) {
   return state.has_metric(state.step(), "expert_choices") ? state.read_metrics(state.step(), "expert_choices")
                                                           : std::vector<float>();
@@ -129,7 +129,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
       write_scalars(state, settings, step, rate, scalars);
       state.write_input(state.step(), "stop_requests", &stop_request, sizeof stop_request);
     };
-    // What was trained before a step that cannot run is not lost.
+    // Saves what was trained before a step that cannot run.
     const auto save_before = [&] {
       if (saves && step - 1 > settings.first_step && !due(step - 1, settings.checkpoint_every)) events.checkpoint(step - 1);
     };

@@ -12,7 +12,7 @@ namespace consist {
 /// The format's name of a dtype: "BF16".
 CONSIST_API std::string_view stored_name_of(DType dtype) noexcept;
 
-/// How a safetensors file stores elements: as a program's dtype, or as IEEE 754 binary16, which no program computes in.
+/// Format of elements in a safetensors file: as a program's dtype, or as IEEE 754 binary16, which no program computes in.
 class StoredDType {
  public:
   constexpr StoredDType(DType dtype) noexcept : dtype_(dtype) {}  // NOLINT(google-explicit-constructor): each is a stored one

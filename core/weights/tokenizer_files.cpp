@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view own_chat_template = "chat_template.jinja";
 
-// What transformers' save_pretrained writes for a tokenizer, of any kind and version.
+// Files that transformers' save_pretrained writes for a tokenizer, of any kind and version.
 constexpr const char* names[] = {
     "tokenizer.json",
     "tokenizer_config.json",

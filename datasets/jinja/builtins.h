@@ -1,4 +1,4 @@
-// What programs find there: filters, tests, methods of values, functions. The names are jinja2's and Python's.
+// Builtins of programs: filters, tests, methods of values, functions. The names are jinja2's and Python's.
 #pragma once
 
 #include <cstdint>

@@ -87,7 +87,7 @@ Value Evaluator::evaluate(const Node& node, const Scope& scope) {
 
 Value Evaluator::filtered(const Node& filter, Value of, const Scope& scope) {
   if (filter.parts[0] != nullptr && filter.parts[0]->kind == Kind::filter) {
-    // Of a block: the filters before this one, down to the one that has nothing before it.
+    // In a filter block, the filters before this one come first, down to the one that has nothing before it.
     const Node* inner = filter.parts[0].get();
     while (inner->parts[0] != nullptr && inner->parts[0]->kind == Kind::filter) inner = inner->parts[0].get();
     if (inner->parts[0] == nullptr) of = filtered(*filter.parts[0], std::move(of), scope);

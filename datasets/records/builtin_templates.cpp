@@ -47,8 +47,8 @@ constexpr const char* mistral = R"J({{- '<s>' -}}
 {%- endfor -%}
 )J";
 
-// What both of Qwen's families write of tools and of the roles. `opening` writes the message of the system that is there without
-// one.
+// Text of tools and of the roles, which both of Qwen's families write. `opening` writes the message of the system that is there
+// without one.
 constexpr const char* qwen = R"J({%- macro instructions() -%}
   {{- '# Tools\n\nYou may call one or more functions to assist with the user query.\n\n' ~
       'You are provided with function signatures within <tools></tools> XML tags:\n<tools>' -}}

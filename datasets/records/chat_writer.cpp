@@ -117,8 +117,8 @@ jinja::Rendering ChatWriter::render(const Conversation& conversation, bool with_
   return written;
 }
 
-/// How an answer stands between two questions: what comes before its words both there and where it is to be written, and what
-/// comes behind them both there and at the end.
+/// Finds the text around an answer between two questions: what comes before its words both there and where it is to be written,
+/// and what comes behind them both there and at the end.
 void ChatWriter::probe() {
   constexpr const char *question = "Probe question", *answer = "Probe answer", *next = "Probe second question";
   const std::string whole = render(said({question, answer, next}), false).text.bytes,

@@ -1,4 +1,4 @@
-// Where the rows of a dataset come from: what the datasets `jsonl` and `parquet` read in different ways and treat alike.
+// Source of a dataset's rows: the datasets `jsonl` and `parquet` read it in different ways and treat it alike.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What happens to text before it is cut and encoded.
+// Normalizes text before it is cut and encoded.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct Normalization {
 /// `text`, valid UTF-8, after all steps in order.
 std::string normalized(std::string_view text, const std::vector<Normalization>& steps);
 
-/// How long the beginnings of a text are after normalization, without normalizing each of them anew: asked for in ascending order
+/// Lengths of a text's beginnings after normalization, without normalizing each of them anew: asked for in ascending order
 /// they take time linear in the text, as long as it has ASCII characters now and then and patterns are single characters.
 class NormalizedLengths {
  public:

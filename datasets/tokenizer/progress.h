@@ -1,4 +1,4 @@
-// What a long tokenization says while it is at work.
+// Progress messages of a long tokenization.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// How command lines are read, everywhere the same.
+// Style of command lines, the same for every command.
 #pragma once
 
 #include <boost/program_options.hpp>

@@ -184,7 +184,7 @@ class Completer {
     const std::string typed = typed_.substr(prefix.size());
     for (const NamedValues& named : named_values()) {
       if (named.option != name) continue;
-      // Of a list the last element is being typed.
+      // The last element of a list is being typed.
       const std::size_t separator = named.separators.empty() ? std::string::npos : typed.find_last_of(named.separators);
       const std::string done = separator == std::string::npos ? "" : typed.substr(0, separator + 1);
       std::vector<std::string> values = named.others;

@@ -99,7 +99,7 @@ Request read_request(const CommandLine& line) {
   return request;
 }
 
-/// How a suite ended.
+/// The result of a suite.
 struct Outcome {
   int status = 0;  ///< its exit status, 128 + n for signal n, or timed_out
   bool to_the_end = false;

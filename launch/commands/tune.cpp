@@ -188,7 +188,7 @@ void measure_the_best(launch::SearchResult& result, std::size_t count, const lau
 int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const std::vector<std::string>& transports) {
   for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   launch::SearchRequest request{.config = std::move(config)};
-  // What the command line does not give is searched: of a file that recomputes some layers, which layers, too.
+  // Options that the command line does not give are searched: for a file that recomputes some layers, which layers, too.
   if (!parsed.has("recompute")) {
     request.config.recompute.first_layer = 0;
     request.config.recompute.last_layer = -1;

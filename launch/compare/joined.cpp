@@ -60,7 +60,7 @@ Description describe(const std::string& path) {
   for (const RunOption& option : run_option_table()) {
     if (!is_condition(option)) description.config.erase(key_of(option));
   }
-  // What runs did before there was a choice.
+  // Runs did not offload activations before there was a choice.
   if (!description.config.empty()) description.config.emplace("offload_activations", "none");
   return description;
 }

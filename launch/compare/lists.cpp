@@ -83,7 +83,7 @@ Listed read_list(const std::string& name, const std::string& text, ListRule rule
   }
   std::vector<std::string> values = rule == ListRule::single ? std::vector<std::string>{} : at_groups(list);
   const bool grouped = !values.empty();
-  // Which have commas of their own: an array, and the text of a config.json as --model.
+  // An array, and the text of a config.json as --model, have commas of their own.
   const bool array = (rule == ListRule::keyed && list.starts_with('[')) || list.starts_with('{');
   if (!grouped) {
     values = rule == ListRule::single || rule == ListRule::groups || array ? std::vector<std::string>{list} : at_commas(list);

@@ -1,4 +1,4 @@
-// Which options of a comparison may be given as lists, and how a list is split.
+// Options of a comparison that may be given as lists, and the splitting of a list.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace consist::launch {
 
-/// How an option's text is read.
+/// The rule by which an option's text is read.
 enum class ListRule {
   single,   ///< one value, whatever it contains: names of files and folders, repeated options
   commas,   ///< A,B

@@ -1,4 +1,4 @@
-// Where each run of a comparison has its files: runs that shared a folder would find each other's checkpoints there, and replace
+// Places of each run's files in a comparison: runs that shared a folder would find each other's checkpoints there, and replace
 // each other's files.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which rows of a comparison run the same program.
+// Finds the rows of a comparison that run the same program.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ std::string name_of_signal(int signal) {
   return signal == SIGINT ? "SIGINT (Ctrl-C)" : signal == SIGTERM ? "SIGTERM" : signal == SIGHUP ? "SIGHUP" : strsignal(signal);
 }
 
-/// How far an interrupted run came, as its archive says.
+/// The step that an interrupted run reached, as its archive says.
 std::string steps_of(const std::string& archive) {
   try {
     const std::vector<double> steps = ArchiveReader(archive).column("step");
@@ -82,7 +82,7 @@ RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::
   std::vector<std::string> words{"train"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   words.insert(words.end(), {"--archive", archive});
-  // What a run of the same configuration left that did not come to its end is replaced.
+  // Files of a run of the same configuration that did not come to its end are replaced.
   if (std::error_code ignored; overwrite || std::filesystem::exists(archive, ignored)) words.emplace_back("--overwrite");
   const int status = run_child(
       words,

@@ -1,4 +1,4 @@
-// Which row of a model is the fastest, and whether that can be told.
+// Finds the fastest row of a model, and says whether that can be told.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What turns a model's tokens into text: its tokenizer, and the tokens with which it ends a text.
+// Turns a model's tokens into text: its tokenizer, and the tokens with which it ends a text.
 #pragma once
 
 #include <cstdint>

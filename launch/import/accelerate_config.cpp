@@ -255,7 +255,7 @@ class Reader final : public readers::KeyReader {
       made = parse_json(read_text(path.string(), most_bytes), said, {.repeated = JsonRules::Repeated::refused, .comments = true});
       if (!made.is_object()) throw DataError(said + " is no JSON object");
       values_.note("deepspeed_config_file", "its keys follow");
-      // What is "auto" there follows this file.
+      // Values that are "auto" there follow this file.
       for (const char* block : {"bf16", "fp16"}) {
         if (made.contains(block) && made[block].is_object() && made[block].value("enabled", Json("auto")) == "auto")
           made[block]["enabled"] = upper("mixed_precision", "NO") == std::string(block == std::string("bf16") ? "BF16" : "FP16");

@@ -193,7 +193,7 @@ inline constexpr KeyRule rules[] = {
     {"distribute-saved-activations", KeyKind::off},
     {"cpu-offloading", KeyKind::own},
     {"cpu-offloading-num-layers", KeyKind::own},
-    // Of other kinds
+    // Keys of other kinds
     {"mock-data", KeyKind::own},
     {"yaml-cfg", KeyKind::off, "give that file to --from"},
     {"config-yaml", KeyKind::off, "give that file to --from"},

@@ -90,7 +90,7 @@ class HostLinkBench {
     } catch (const Error& error) {
       link.problem = error.what();
     }
-    // What one rank cannot do none does.
+    // If one rank cannot, no rank does.
     for (const std::vector<double>& ready : numbers_of_ranks(job_, "calibrate/host/ready", {link.problem.empty() ? 1.0 : 0.0})) {
       if (ready[0] == 0 && link.problem.empty()) link.problem = "another rank could not";
     }

@@ -1,4 +1,4 @@
-// What the device draws, from its sensors, for `consist calibrate`.
+// Power that the device draws, from its sensors, for `consist calibrate`.
 #pragma once
 
 #include <optional>

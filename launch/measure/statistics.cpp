@@ -36,8 +36,8 @@ struct Pool {
   double variance() const { return squares / freedom; }
 };
 
-/// How improbable it is that a sample of the pool's variance scatters as this one does, as the variances' ratio over its limit:
-/// above 1 it is one of another variance.
+/// Measures how improbable it is that a sample of the pool's variance scatters as this one does, as the variances' ratio over its
+/// limit: above 1 it is one of another variance.
 double excess(const Scatter& sample, const Pool& pool) {
   const Pool others = pool.without(sample);
   if (sample.freedom() == 0 || others.freedom == 0 || sample.squares == 0) return 0;

@@ -1,4 +1,4 @@
-// Which steps a machine is measured with.
+// Steps with which a machine is measured.
 #pragma once
 
 #include <string>

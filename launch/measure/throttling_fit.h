@@ -1,4 +1,4 @@
-// How a device's clock follows what runs on it, from the times of equal instructions at different places in steps.
+// Fits a device's clock to its load, from the times of equal instructions at different places in steps.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ struct ThrottlingFit {
          before = 0;  ///< relative deviation of equal instructions from each other, root mean square: with this and without
 
   double demand_of(const OpSample& sample) const;
-  /// How much the sample's time grows with the load.
+  /// Growth of the sample's time with the load.
   double sensitivity_of(const OpSample& sample) const;
 };
 

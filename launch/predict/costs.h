@@ -1,4 +1,4 @@
-// What training costs: money by --price, energy by the power that was measured.
+// Costs of training: money by --price, energy by the power that was measured.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -16,7 +16,7 @@
 namespace consist::launch {
 namespace {
 
-/// How soon a signal is passed on that came just before the wait for output began, which it then does not end.
+/// Delay after which a signal is passed on that came just before the wait for output began, and so does not end it.
 constexpr int look_again_ms = 200;
 
 /// Passes on what this process was asked to do, once per signal.

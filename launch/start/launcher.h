@@ -9,7 +9,7 @@ namespace consist::launch {
 
 struct LaunchOptions {
   bool all_output = false;  ///< pass on what ranks above 0 write to their standard output, too
-  /// How long the ranks may take to end by themselves before they are terminated: after one of them has failed, which the others
+  /// Time in which the ranks may end by themselves before they are terminated: after one of them has failed, which the others
   /// know at once, and after a signal, when they may have to finish a step and save their work.
   std::chrono::milliseconds grace_after_failure{8'000};
   std::chrono::milliseconds grace_after_signal{60'000};

@@ -15,7 +15,7 @@ namespace consist {
 struct JsonRules {
   std::int64_t most_bytes = std::int64_t{16} << 20;
   int most_depth = 32;  ///< of objects and lists inside each other; the outermost is 1
-  /// How a repeated key of an object is read. JSON leaves it open; Python's reader takes the last.
+  /// Treatment of a repeated key of an object. JSON leaves it open; Python's reader takes the last.
   enum class Repeated { last, refused } repeated = Repeated::last;
   /// Comments (# and // to the end of the line, /* */) and commas behind the last element are passed over, as Hjson has them.
   bool comments = false;

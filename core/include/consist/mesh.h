@@ -112,7 +112,7 @@ class CONSIST_API Mesh {
   std::vector<MeshAxis> axes_;
 };
 
-/// How a tensor lies along one axis of the mesh.
+/// The way in which a tensor lies along one axis of the mesh.
 class Placement {
  public:
   constexpr Placement() = default;  ///< replicate

@@ -46,8 +46,8 @@ CONSIST_API std::string_view name_of(Role role) noexcept;
 enum class MemorySpace : std::uint8_t { device, host };  ///< host: pinned memory of the host
 CONSIST_API std::string_view name_of(MemorySpace space) noexcept;
 
-/// How a state (Builder::state), a parameter, a master or an optimizer's state is saved and resumed. A strategy's finish() may
-/// set it.
+/// Rule by which a state (Builder::state), a parameter, a master or an optimizer's state is saved and resumed. A strategy's
+/// finish() may set it.
 enum class StateKind : std::uint8_t {
   logical,      ///< one value over all ranks, saved in slices as it is placed: any layout resumes it. Never partial
   per_rank,     ///< a value of each rank's own, under any placement; equal at the start. Only the layout that saved it resumes it
@@ -119,7 +119,7 @@ class CONSIST_API Attributes {
   std::vector<std::pair<std::string, AttributeValue>> values_;
 };
 
-/// Which messages of mesh axes a communication queue carries. Collectives share one queue; messages between two neighbours in
+/// Messages of mesh axes that a communication queue carries. Collectives share one queue; messages between two neighbours in
 /// the group (the last one's next is the first) have a queue per direction and peer, so that none waits behind one that is not
 /// ready.
 enum class Lane : std::uint8_t { collective, to_next, from_previous, to_previous, from_next };
@@ -230,7 +230,7 @@ struct Program {
   /// nothing. Absent: the capacity always suffices.
   TensorId overflow = no_tensor;
   std::vector<Router> routers;  ///< of all layers, in the order of forward
-  /// How many choices fell on each expert: f32[routers, most experts of one], partial as the loss is. Absent: there are no
+  /// Number of choices that fell on each expert: f32[routers, most experts of one], partial as the loss is. Absent: there are no
   /// routers.
   TensorId expert_choices = no_tensor;
   /// The order of the sequence in all inputs, activations and tables of positions. 0: that of positions. n: zigzag over n ranks:

@@ -1,4 +1,4 @@
-// How the keys of another trainer's file are treated: each is honoured, without effect for a reason, or refused by name.
+// Rules for the keys of another trainer's file: each is honoured, without effect for a reason, or refused by name.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Where the values of another trainer's file go, and what is said about each.
+// Target of the values of another trainer's file, with what is said about each.
 #pragma once
 
 #include <cstdint>

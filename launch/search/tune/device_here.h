@@ -1,4 +1,4 @@
-// Whether the device of this machine is what a search is made for.
+// Checks that the device of this machine is the one that a search is made for.
 #pragma once
 
 #include <string>

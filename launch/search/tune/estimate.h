@@ -1,4 +1,4 @@
-// What a search has to know of a configuration: the seconds of a step and its memory.
+// Estimate of a configuration for a search: the seconds of a step and its memory.
 #pragma once
 
 #include <cstdint>

@@ -97,7 +97,7 @@ Findings::Family Findings::family_of(const Point& point, bool by_memory) const {
 }
 
 Points Findings::best_of(const std::map<Family, Points>& families) const {
-  // Of one basis: that of a shortened step, where steps are shortened.
+  // Estimates must have one basis: that of a shortened step, where steps are shortened.
   const auto of_estimate = [&](const Point& point) {
     const Known& known = *find(point);
     return score(known.simulated ? *known.simulated : *known.whole).first;

@@ -1,4 +1,4 @@
-// What a search knows of the configurations that it has planned, and which of them are the best.
+// Findings of a search: the configurations that it has planned, and which of them are the best.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +59,7 @@ class Findings {
   /// Those of a layout that fit, the best first; behind them those that do not, the least memory first.
   Points best_of_layout(std::size_t layout) const;
 
-  // Of what was simulated and fits:
+  // Queries over configurations that were simulated and fit:
 
   /// A family has a layout, a micro-batch, a recomputation and a place for activations; its members differ in options of plugins
   /// alone. The best of each family, the best first; of nearly equal ones the one with the fewest options. Those alone that

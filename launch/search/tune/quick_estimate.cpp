@@ -22,7 +22,7 @@ std::string key_of(const RunConfig& config) {
   return key;
 }
 
-/// How many of the model's layers are recomputed.
+/// True if this layer of the model is recomputed.
 bool is_recomputed(const RecomputeRequest& request, int layer) {
   return request.any() && layer >= request.first_layer && (request.last_layer < 0 || layer <= request.last_layer);
 }

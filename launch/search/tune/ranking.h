@@ -1,4 +1,4 @@
-// Which configurations a search simulates next: by their estimates, and by how far estimates were off so far.
+// Ranks the configurations to simulate next: by their estimates, and by how far estimates were off so far.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace consist::launch {
 
-/// How far estimates are off: what was simulated over what was estimated, by layout, by division of the ranks, and of all, each
+/// Errors of estimates: the simulated time over the estimated one, by layout, by division of the ranks, and of all, each
 /// for one schedule of pipelines: estimates of one schedule say nothing of another's.
 class Corrections {
  public:

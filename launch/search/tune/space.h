@@ -39,7 +39,7 @@ struct Dimension {
   std::size_t looked_at() const { return coarse > 0 ? coarse : values.size(); }
 };
 
-/// How the ranks are divided, and what can be chosen then.
+/// Division of the ranks, and the choices that it leaves.
 struct LayoutChoice {
   std::string strategy;  ///< "tp-sp=2+pipeline=2+zero2"
   int stages = 1, data = 1;
@@ -57,7 +57,7 @@ struct Point {
   auto operator<=>(const Point&) const = default;
 };
 
-/// Which options are changed.
+/// Options that are changed.
 enum class Numerics : unsigned char {
   kept,     ///< none that rounds in another way
   changed,  ///< those alone

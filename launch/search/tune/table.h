@@ -1,4 +1,4 @@
-// What a search has found, for people.
+// Texts that show the findings of a search.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a report says of one row: read from the archives of its runs.
+// Data of one row of a report: read from the archives of its runs.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ class SharedTexts {
   std::vector<std::string> texts_;
 };
 
-/// How much of a row is taken, so that reports of many rows stay small.
+/// Amount of a row that is read, so that reports of many rows stay small.
 struct RunDetail {
   std::size_t points = 400;            ///< of each curve: every k-th step
   std::size_t segments = 1500;         ///< of each class's timeline; 0: none

@@ -1,4 +1,4 @@
-// Where a row's step goes: the parts of its time, the instructions behind each, the order in which they ran, and the memory.
+// Parts of the time of a row's step, the instructions behind each, the order in which they ran, and the memory.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

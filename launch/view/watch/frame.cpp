@@ -29,7 +29,7 @@ std::vector<std::string> table_of(std::span<const RunView> runs, std::size_t fir
   for (const Cells& line : lines) {
     for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], width_of(line[c]));
   }
-  // What is left beside the figures is the name's, of which the end tells runs apart.
+  // The name gets the width that the figures leave; its end tells runs apart.
   int figures = 2;
   for (std::size_t c = 1; c < widths.size(); ++c) figures += widths[c] + 2;
   widths[0] = std::clamp(widths[0], 8, std::max(8, columns - figures));

@@ -1,4 +1,4 @@
-// What consist watch draws.
+// Draws the frame of consist watch.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the kernel folders of devices share: the list of ops, and how a maker picks its kernel's types.
+// Helpers that the kernel folders of devices share: the list of ops, and how a maker picks its kernel's types.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What Device::measure_matmul measures.
+// Products that Device::measure_matmul measures.
 #pragma once
 
 #include <memory>

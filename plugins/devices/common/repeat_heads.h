@@ -1,4 +1,4 @@
-// What kernels of repeat_heads and its gradient work on, on every device.
+// Arguments of kernels of repeat_heads and its gradient, on every device.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace consist::kernels {
 
-/// Which heads a rank takes, and from where.
+/// Heads that a rank takes, and from where.
 struct HeadRepetition {
   std::int64_t head_elements;  ///< of one head: its rows times their columns
   std::int64_t heads;          ///< that this rank takes

@@ -1,4 +1,4 @@
-// What kernels of slice work on, on every device.
+// Arguments of kernels of slice, on every device.
 #pragma once
 
 #include <cstdint>

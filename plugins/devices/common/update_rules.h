@@ -14,7 +14,7 @@
 
 namespace consist::kernels {
 
-/// How an update rounds bf16 states, and bf16 weights without a master.
+/// The rounding of bf16 states, and of bf16 weights without a master, in an update.
 struct UpdateRounding {
   bool stochastic;
   std::uint32_t seed;

@@ -1,4 +1,4 @@
-// What kernels of the vocabulary_* ops work on, on every device.
+// Arguments of kernels of the vocabulary_* ops, on every device.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which way of multiplying bf16 matrices is the faster one on this processor, by measuring it.
+// Chooses the faster way of multiplying bf16 matrices on this processor, by measuring.
 #pragma once
 
 #include <cstdint>

@@ -95,7 +95,7 @@ class CpuDevice final : public Device {
     sizes_.erase(size);
   }
 
-  // Of nothing, pointers may be null, which memcpy does not allow.
+  // For zero bytes, pointers may be null, which memcpy does not allow.
   void upload(void* to, const void* host, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(to, host, static_cast<std::size_t>(bytes));
   }

@@ -219,7 +219,7 @@ class CudaDevice final : public Device {
     info_.kind = "cuda";
     info_.name = properties.name;
     info_.versions = versions();
-    // What libraries take for themselves when they are first used (modules, NCCL's buffers) is not in the plan: 1 GiB is left to
+    // Memory that libraries allocate at their first use (modules, NCCL's buffers) is not in the plan: 1 GiB is left to
     // them.
     info_.memory_bytes = std::max<std::int64_t>(free_memory() - (std::int64_t{1} << 30), 0);
     // Peaks of others are unknown: a guess would make MFU meaningless.

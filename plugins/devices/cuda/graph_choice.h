@@ -1,4 +1,4 @@
-// Whether a step is replayed as a CUDA graph (--cuda.graphs).
+// Decides whether a step is replayed as a CUDA graph (--cuda.graphs).
 #pragma once
 
 #include <string>

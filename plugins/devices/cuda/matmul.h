@@ -26,7 +26,7 @@ struct MatmulShape {
   bool bias = false;  ///< of dtype d
   /// op(A) and op(B) are multiplied by scales; of 8-bit floats, which need transpose_b without transpose_a on Hopper.
   bool scaled = false;
-  /// How many scales op(A) and op(B)ᵀ have, rows of k: one, one per row, or per block, where cuBLASLt takes no two squares.
+  /// Number of scales of op(A) and op(B)ᵀ, rows of k: one, one per row, or per block, where cuBLASLt takes no two squares.
   Scaling a_scaling = Scaling::tensor, b_scaling = Scaling::tensor;
   bool fast_accumulation = false;  ///< of 8-bit floats: tensor cores may keep sums in fewer bits than fp32
 };

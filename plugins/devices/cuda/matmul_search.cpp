@@ -10,7 +10,7 @@
 namespace consist::cuda {
 namespace {
 
-/// How many scales `rows` of k elements have.
+/// Number of scales of `rows` of k elements.
 std::int64_t scale_count(Scaling scaling, std::int64_t rows, std::int64_t k) {
   if (scaling == Scaling::row) return rows;
   if (scaling == Scaling::block_1d) return scale_blocks(k) * rows;

@@ -1,4 +1,4 @@
-// Which of cuBLASLt's algorithms is fastest for a product, by timing them on the GPU.
+// Finds the fastest of cuBLASLt's algorithms for a product, by timing them on the GPU.
 #pragma once
 
 #include <cublasLt.h>

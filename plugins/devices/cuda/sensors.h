@@ -1,4 +1,4 @@
-// What the GPU's sensors say, through NVML.
+// Reads the GPU's sensors, through NVML.
 #pragma once
 
 #include <memory>

@@ -13,9 +13,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How soon a wait notices that the job has failed when nothing arrives.
+// Period at which a wait that receives nothing checks whether the job has failed.
 constexpr milliseconds failure_poll{50};
-// How long a member that is finished waits for the others' last acknowledgements.
+// Time that a finished member waits for the others' last acknowledgements.
 constexpr milliseconds goodbye_time{2000};
 // Over TCP, libfabric's layer ofi_rxm (1.17) sends what is larger than its buffers of 16 KiB by a rendezvous, and crashes in
 // fi_trecv if the connection closes in the middle of one: then a rank that died would take its neighbours with it.

@@ -34,7 +34,7 @@ std::vector<std::string> candidates(const std::string& wanted) {
   }
   if (const char* const own = std::getenv("NCCL_NET_PLUGIN"); own != nullptr && *own != '\0') {
     places.emplace_back(own);
-    // What NCCL itself makes of a name that is not one of a file.
+    // NCCL itself makes this file name out of a name that is no file's.
     if (places.back().find('/') == std::string::npos) places.push_back("libnccl-net-" + places.back() + ".so");
     return places;
   }

@@ -1,4 +1,4 @@
-// What EFA needs and this machine lacks, found out without starting anything.
+// Finds what EFA needs and this machine lacks, without starting anything.
 #pragma once
 
 #include <string>

@@ -166,7 +166,7 @@ void NcclCommunicator::all_gather(const void* input, void* output, std::int64_t 
   enqueue_copies(queue, [&](CUstream stream) { copies_->gather({&parts, 1}, stream); });
 }
 
-// What only moves is moved as bytes.
+// Data that only moves is moved as bytes.
 void NcclCommunicator::nccl_gather(const Parts& parts, NativeQueue queue) {
   enqueue("ncclAllGather", queue, [&](ncclComm_t comm, cudaStream_t stream) {
     return library_.all_gather(parts.input, parts.output, parts.bytes(), ncclUint8, comm, stream);

@@ -96,7 +96,7 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<PeerCopies> copies_;
   std::size_t least_part_ = 0;  // bytes of a part that copies_ moves
   std::string path_;
-  // Of the thread that enqueues.
+  // Used by the thread that enqueues.
   bool in_group_ = false;
   std::vector<Parts> gathered_, scattered_, exchanged_;  // in the group, if there are copy engines for them
 

@@ -55,8 +55,8 @@ Handle::Handle(Job& job, const GroupRequest& group, const Library& library, cons
   config.blocking = 0;
   config.netName = network.c_str();
   if (group.link) {
-    // What receives waits on the GPU's multiprocessors while other kernels compute there: it must not hold many, and activations
-    // between layers are small beside the work on them.
+    // A kernel that receives waits on the GPU's multiprocessors while other kernels compute there: it must not hold many, and
+    // activations between layers are small beside the work on them.
     config.maxCTAs = 2;
   }
   Passing meeting(library_);
@@ -91,7 +91,7 @@ void Handle::wait_for(ncclComm_t comm, const char* what) {
     job_.check();
     if (asked != ncclSuccess || state != ncclInProgress) {
       const std::string text = error_text(library_, what, asked != ncclSuccess ? asked : state, comm);
-      // What a peer that went away leaves behind; the job knows which one.
+      // A peer that went away leaves this error behind; the job knows which one.
       if (state == ncclRemoteError) job_.blame(suspect(group_), text);
       throw SystemError(text);
     }

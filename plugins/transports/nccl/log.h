@@ -1,4 +1,4 @@
-// What NCCL's own log says about the paths that it chose. Pure functions over text; no NCCL is needed.
+// Reads in NCCL's own log which paths it chose. Pure functions over text; no NCCL is needed.
 #pragma once
 
 #include <compare>

@@ -28,7 +28,7 @@ LogCapture::LogCapture() {
     log::warn(std::string("NCCL_DEBUG_FILE=") + own + " is not written: Consist reads NCCL's log and passes it on to its own");
   }
   setenv("NCCL_DEBUG", "INFO", 1);
-  // What the user wants to see besides is added, not replaced.
+  // Subsystems that the user wants to see besides are added, not replaced.
   std::string subsystems = "INIT,GRAPH,ENV,NET,P2P,SHM,NVLS,BOOTSTRAP";
   if (const char* const own = std::getenv("NCCL_DEBUG_SUBSYS"); own != nullptr && *own != '\0' && *own != '^')
     subsystems += std::string(",") + own;

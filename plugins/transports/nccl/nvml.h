@@ -1,4 +1,4 @@
-// What NVIDIA's management library says about NVLink. Best effort: every answer may be "unknown".
+// Asks NVIDIA's management library about NVLink. Best effort: every answer may be "unknown".
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ class Nvml {
   Nvml();
   void* device(const std::string& gpu) const;  // null: unknown
 
-  // Of NVML's stable C interface; a result of 0 is success, devices are opaque pointers.
+  // Functions of NVML's stable C interface; a result of 0 is success, devices are opaque pointers.
   int (*get_device_)(const char* bus_id, void** device) = nullptr;
   int (*link_state_)(void* device, unsigned link, unsigned* active) = nullptr;
   int (*peer_status_)(void* device, void* other, unsigned capability, unsigned* status) = nullptr;

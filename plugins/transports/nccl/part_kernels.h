@@ -1,4 +1,4 @@
-// What becomes of equal parts when copies have brought them together.
+// Kernels that add or rearrange equal parts when copies have brought them together.
 #pragma once
 
 #include <cuda.h>

@@ -13,7 +13,7 @@ namespace consist::nccl {
 namespace {
 
 constexpr std::string_view socket_prefix = "NET/Socket/";
-/// How NCCL calls the AWS OFI plugin: since its version 1.12, before that, and with NCCL_NET=OFI.
+/// Names that NCCL gives the AWS OFI plugin: since its version 1.12, before that, and with NCCL_NET=OFI.
 constexpr std::string_view ofi_prefixes[] = {"NET/Libfabric/", "NET/AWS Libfabric/", "NET/OFI/"};
 
 /// The prefix with which the path begins, without its last slash; empty: it is not one of the AWS OFI plugin.

@@ -14,7 +14,7 @@ namespace {
 using network::Clock;
 using std::chrono::milliseconds;
 
-// How soon a wait notices that the job has failed when nothing arrives.
+// Period at which a wait that receives nothing checks whether the job has failed.
 constexpr milliseconds failure_poll{50};
 
 // A smaller message, such as the head of a call, goes together with the one behind it: who posts it posts more or waits soon.

@@ -46,7 +46,7 @@ struct AttentionShape {
     for (std::int64_t row = 0; row < queries; ++row) position.push_back(position_of(first + row, whole ? keys : keys * parts, zigzag));
     for (std::int64_t at = 0; at < keys; ++at) row_of_key.push_back(whole ? index_of(at, keys, zigzag) : at);
   }
-  /// How many of the keys lie in front of position `at`.
+  /// Number of keys in front of position `at`.
   std::int64_t keys_before(std::int64_t at) const {
     if (parts == 0) return std::clamp(at, std::int64_t{0}, keys);
     const std::int64_t chunk = keys / 2;

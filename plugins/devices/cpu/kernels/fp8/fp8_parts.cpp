@@ -1,4 +1,4 @@
-// What goes around quantize_part: the ranks' scalars side by side, and the transposed copy of what was gathered.
+// Kernels around quantize_part: the ranks' scalars side by side, and the transposed copy of what was gathered.
 #include <algorithm>
 
 #include "plugins/devices/cpu/kernels/common/kernels.h"

@@ -1,4 +1,4 @@
-// What attention's own backward needs of the forward's result.
+// Computes from the forward's result what attention's own backward needs.
 #pragma once
 
 #include "plugins/devices/cuda/kernels/attention/attention_extents.cuh"

@@ -1,4 +1,4 @@
-// What attention's own kernels know of its tensors, and which keys a query sees.
+// Extents of the tensors of attention's own kernels, and the keys that a query sees.
 #pragma once
 
 #include <cmath>

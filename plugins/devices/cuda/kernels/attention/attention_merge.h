@@ -1,4 +1,4 @@
-// What attention to a part of the keys gives, brought into results over all keys, in f32.
+// Merges results of attention to a part of the keys into results over all keys, in f32.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -6,7 +6,7 @@
 // warp has 16. The 16 bytes at place c of row r lie at place c ^ (r % 8), so that eight neighbouring rows of one column fall into
 // different banks. While a tile is worked on, the next one is on its way.
 //
-// Of a result [16, n] of a product, lane l has rows l/4 and l/4 + 8 and of every eight columns 2·(l%4) and the next one: so
+// In a result [16, n] of a product, lane l has rows l/4 and l/4 + 8 and of every eight columns 2·(l%4) and the next one: so
 // results of one product, rounded, are operands of the next without leaving registers.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Whether this build has code for the GPU that it runs on.
+// Checks that this build has code for the GPU that it runs on.
 #pragma once
 
 #include <string>

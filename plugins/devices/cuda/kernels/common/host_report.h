@@ -1,4 +1,4 @@
-// What a kernel tells the host without making it wait.
+// Reports from a kernel to the host that do not make the kernel wait.
 #pragma once
 
 #include <cuda_runtime.h>

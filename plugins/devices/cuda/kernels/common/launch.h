@@ -1,4 +1,4 @@
-// What the makers and launches of kernels share, on the host.
+// Helpers that the makers and launches of kernels share, on the host.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -11,7 +11,7 @@ namespace {
 constexpr int threads = 256;
 constexpr int unroll = 2;
 
-/// How blocks divide the elements: tensors that are all dense are one row.
+/// The division of elements over blocks: tensors that are all dense are one row.
 struct Rows {
   std::int64_t count, columns;
   std::int64_t h, gate, up, dgate, dup;  ///< elements from row to row; h stands for dh, too

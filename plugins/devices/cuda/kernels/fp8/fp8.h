@@ -1,4 +1,4 @@
-// What kernels of 8-bit floats share: which GPUs have tensor cores for them, and what ends a run.
+// Helpers that kernels of 8-bit floats share: which GPUs have tensor cores for them, and what ends a run.
 #pragma once
 
 #include <string>

@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(threads)
     write_descale(amax, scale, out.descale + down * out.stride + across, out.report);
     out.descale_t[across * out.stride_t + down] = 1.0F / scale;
   }
-  // What pads rows of scales is never multiplied; it is written so that runs repeat to the bit.
+  // Padding of rows of scales is never multiplied; it is written so that runs repeat to the bit.
   const std::int64_t next = across + 1 + threadIdx.x, next_t = down + 1 + threadIdx.x;
   if (across + 1 == tile.tiles_across() && next < out.stride) out.descale[down * out.stride + next] = 0;
   if (down + 1 == gridDim.x / tile.tiles_across() && next_t < out.stride_t) out.descale_t[across * out.stride_t + next_t] = 0;

@@ -74,7 +74,7 @@ __device__ __forceinline__ void bring(Float8Shared<promotes>& shared, typename F
       };
       hopper::wait(shared.empty + ring.stage, ring.phase ^ 1);
       hopper::arrive_and_expect(full, S::stage_bytes);
-      // Of what both blocks of the cluster need, each brings half, for both.
+      // Each block of the cluster brings half of what both need, for both.
       const auto of_block = [rank](int box, int boxes) { return 2 * box / boxes == rank; };
       for (int box = 0; box < S::a_boxes; ++box) {
         if (!tile.same_rows || of_block(box, S::a_boxes)) load_a(box, tile.same_rows);

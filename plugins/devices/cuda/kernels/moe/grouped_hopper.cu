@@ -139,7 +139,7 @@ __device__ __forceinline__ void multiply(Shared& shared, Tiles<product>& tiles, 
       hopper::wait(shared.full + ring.stage, ring.phase);
       if constexpr (O::of_weights) {
         if (const int lines = tile.rows - block * tile_k; lines < tile_k) {
-          // What lies behind the expert's last row is another's.
+          // Rows behind the expert's last one are another's.
           constexpr int of_line = line_bytes / 16;
           const int chunks = (tile_k - lines) * of_line;
           for (int i = static_cast<int>(threadIdx.x) - 128; i < chunks * (O::a_boxes + O::b_boxes); i += 256) {

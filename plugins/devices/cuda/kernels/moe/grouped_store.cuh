@@ -1,4 +1,4 @@
-// How a warpgroup's sums of a tile reach memory: through shared memory and the copy engine, while the next tile is multiplied.
+// Stores a warpgroup's sums of a tile: through shared memory and the copy engine, while the next tile is multiplied.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -23,7 +23,7 @@ constexpr int held_forward = 4, held_backward = 2;
 /// registers) to hide the memory otherwise. Of two blocks of `block` threads the many fit into 227 KiB of shared memory.
 constexpr int many_rows = 4, few_rows = 2;
 
-/// How a block of threads is laid over rows of c elements.
+/// Layout of a block of threads over rows of c elements.
 struct Layout {
   dim3 threads;  ///< of a row (x), rows of a block (y)
   bool fits;     ///< no thread needs to hold more than `held` packs
