@@ -55,11 +55,7 @@ bool comes_back_before(const Move& a, const Move& b) {
   return std::pair(a.kept.first_use, a.kept.storage) < std::pair(b.kept.first_use, b.kept.storage);
 }
 
-CopyTimes::CopyTimes(const Program& program) : costs_(costs_of(program)), begins_{0} {
-  const std::vector<double> seconds = costs_.durations(program);
-  for (std::size_t i = 0; i < seconds.size(); ++i)
-    begins_.push_back(begins_.back() + (program.instructions[i].queue == Queue::compute() ? seconds[i] : 0));
-}
+CopyTimes::CopyTimes(const Program& program) : costs_(costs_of(program)), begins_(program, costs_.durations(program)) {}
 
 double CopyTimes::seconds(const Program& program, const Kept& kept) const {
   static const Op& copy = registry().get("copy");
@@ -77,11 +73,10 @@ double CopyTimes::seconds(const Program& program, const Kept& kept) const {
 void CopyTimes::leave(std::vector<Move>& moves, std::int64_t most) const {
   std::sort(moves.begin(), moves.end(), leaves_before);
   std::vector<Trip> trips;
-  for (const Move& move : moves) trips.push_back({move.stays, begin_of(move.kept.written + 1), move.seconds, move.kept.bytes});
+  for (const Move& move : moves) trips.push_back({move.stays, begins_.of(move.kept.written + 1), move.seconds, move.kept.bytes});
   travel(trips, most);
   for (std::size_t m = 0; m < moves.size(); ++m) {
-    const auto behind = std::lower_bound(begins_.begin(), begins_.end() - 1, trips[m].end) - begins_.begin();
-    moves[m].release = std::max(moves[m].kept.last_forward, static_cast<InstructionId>(behind) - 1);
+    moves[m].release = std::max(moves[m].kept.last_forward, begins_.first_from(trips[m].end) - 1);
   }
 }
 
@@ -89,11 +84,10 @@ void CopyTimes::come_back(std::vector<Move>& moves, std::int64_t most) const {
   // The same from the end: there a copy begins where one to the host ends.
   std::sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) { return comes_back_before(b, a); });
   std::vector<Trip> trips;
-  for (const Move& move : moves) trips.push_back({move.stays, -begin_of(move.kept.first_use), move.seconds, move.kept.bytes});
+  for (const Move& move : moves) trips.push_back({move.stays, -begins_.of(move.kept.first_use), move.seconds, move.kept.bytes});
   travel(trips, most);
   for (std::size_t m = 0; m < moves.size(); ++m) {
-    const auto behind = std::upper_bound(begins_.begin(), begins_.end() - 1, -trips[m].end) - begins_.begin();
-    moves[m].arrive = std::clamp(static_cast<InstructionId>(behind) - 1, 0, moves[m].kept.first_use);
+    moves[m].arrive = begins_.last_until(-trips[m].end, moves[m].kept.first_use + 1);
   }
 }
 

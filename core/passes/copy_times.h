@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "consist/begins.h"
 #include "consist/cost.h"
 #include "core/passes/kept_activations.h"
 
@@ -36,10 +37,8 @@ class CopyTimes {
   void come_back(std::vector<Move>& moves, std::int64_t most) const;
 
  private:
-  double begin_of(InstructionId i) const { return begins_[static_cast<std::size_t>(i)]; }
-
   const CostModel& costs_;
-  std::vector<double> begins_;  // seconds, by instruction, if compute never waits; last the end
+  Begins begins_;
 };
 
 }  // namespace consist

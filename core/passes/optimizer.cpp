@@ -5,6 +5,7 @@
 #include <span>
 #include <tuple>
 
+#include "consist/begins.h"
 #include "consist/builder.h"
 #include "consist/cost.h"
 #include "consist/edit.h"
@@ -61,25 +62,25 @@ TensorId nothing(Builder& builder, const std::string& name) {
 /// optimizer.
 std::vector<bool> find_late_gradients(const Program& program) {
   const CostModel& costs = costs_of(program);
-  double computed = 0;                 // seconds from the start of the step
+  const Begins begins(program);
   std::map<AxisSet, double> finished;  // by axes: until when its queue is busy
   std::vector<double> made;            // by instruction
   for (const Instruction& i : program.instructions) {
+    const auto at = static_cast<InstructionId>(made.size());
     if (i.op->is_collective()) {
       const AxisSet axes = i.attributes.axes("axis");
       const auto bytes = static_cast<double>(i.op->bytes_sent(message_bytes(program, i), program.mesh.size_of(axes)));
-      finished[axes] = std::max(finished[axes], computed) + costs.transfer_seconds(*i.op, bytes, axes, Beside::compute);
+      finished[axes] = std::max(finished[axes], begins.of(at)) + costs.transfer_seconds(*i.op, bytes, axes, Beside::compute);
       made.push_back(finished[axes]);
     } else {
-      computed += costs.compute_seconds(program, i);
-      made.push_back(computed);
+      made.push_back(begins.of(at + 1));
     }
   }
   const std::vector<InstructionId> writers = last_writers(program);
   std::vector<bool> late;
   for (const Parameter& p : program.parameters) {
     const InstructionId writer = p.gradient == no_tensor ? -1 : writers[static_cast<std::size_t>(p.gradient)];
-    late.push_back(writer >= 0 && made[static_cast<std::size_t>(writer)] > computed);
+    late.push_back(writer >= 0 && made[static_cast<std::size_t>(writer)] > begins.end());
   }
   return late;
 }

@@ -12,14 +12,7 @@ constexpr std::int64_t piece_bytes = std::int64_t{96} << 20;
 
 }  // namespace
 
-PrefetchDistance::PrefetchDistance(const Program& step, AxisSet axes) : costs_(step.costs), axes_(axes) {
-  const CostModel& costs = costs_of(step);
-  double now = 0;
-  for (const Instruction& instruction : step.instructions) {
-    begins_.push_back(now);
-    now += costs.compute_seconds(step, instruction);
-  }
-}
+PrefetchDistance::PrefetchDistance(const Program& step, AxisSet axes) : costs_(step.costs), axes_(axes), begins_(step) {}
 
 InstructionId PrefetchDistance::latest_begin(std::int64_t bytes, InstructionId needed) const {
   static const Op& gather = registry().get("all_gather");
@@ -27,9 +20,7 @@ InstructionId PrefetchDistance::latest_begin(std::int64_t bytes, InstructionId n
   while (bytes > 0 && at > 0) {
     const std::int64_t piece = std::min(bytes, piece_bytes);
     const double seconds = costs_->transfer_seconds(gather, static_cast<double>(piece), axes_);
-    const double begin = begins_[static_cast<std::size_t>(at)] - seconds;
-    const auto behind = std::upper_bound(begins_.begin(), begins_.begin() + at, begin);
-    at = std::max(InstructionId{0}, static_cast<InstructionId>(behind - begins_.begin()) - 1);
+    at = begins_.last_until(begins_.of(at) - seconds, at);
     bytes -= piece;
   }
   return at;

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "consist/begins.h"
 #include "consist/cost.h"
 #include "consist/program.h"
 
@@ -25,7 +25,7 @@ class PrefetchDistance {
  private:
   std::shared_ptr<const CostModel> costs_;
   AxisSet axes_;
-  std::vector<double> begins_;  // seconds, by instruction
+  Begins begins_;
 };
 
 }  // namespace consist::zero
