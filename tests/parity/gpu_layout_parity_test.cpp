@@ -58,24 +58,25 @@ std::vector<GpuLayout> gpu_layouts() {
   return all;
 }
 
-/// Those of a model with experts: over ranks of their own and over the tensor axis.
+/// Those of a model with experts: over ranks of their own and over the tensor axis. In one micro-batch: the balance loss of a batch
+/// is not the mean of its micro-batches'.
 std::vector<GpuLayout> expert_layouts() {
   const std::string room = "--ep.capacity=2", sends = "--ep.dispatch=all-to-all", turns = "--ep.parts=2";
   return {{"ep", "ep=2+ddp", 1, false, {room}},
           {"ep_sends", "ep=2+ddp", 1, true, {room, sends}},
           {"ep_turns", "ep=2+ddp", 1, false, {room, turns}},
           {"ep_turns_sends", "ep=2+ddp", 1, true, {room, turns, sends}},
-          {"ep_zero2", "ep=2+zero2", 2, false, {room}},
-          {"ep_activations_on_host", "ep=2+zero2", 2, false, {room, "--offload-activations=all"}},
+          {"ep_zero2", "ep=2+zero2", 1, false, {room}},
+          {"ep_activations_on_host", "ep=2+zero2", 1, false, {room, "--offload-activations=all"}},
           {"tp_sp", "tp-sp=", 1, false, {"--tp-sp.capacity=2"}},
           {"tp_sp_whole", "tp-sp=", 1, true, {"--tp-sp.experts=whole"}},
           {"cp_gather", "cp=", 1, false},
           {"cp_ring", "cp=", 1, true, {"--cp.attention=ring"}},
-          {"pipeline", "pipeline=2", 4, false},
+          {"pipeline", "pipeline=2", 1, false},
           {"ep_cp", "ep=2+cp=2", 1, false, {room}, 4},
           {"ep_tp_sp", "ep=2+tp-sp=2", 1, false, {"--ep.capacity=4"}, 4},
           {"ep_tp_sp_sends", "ep=2+tp-sp=2", 1, true, {"--ep.capacity=4", sends}, 4},
-          {"ep_pipeline", "ep=2+pipeline=2", 2, false, {room}, 4},
+          {"ep_pipeline", "ep=2+pipeline=2", 1, false, {room}, 4},
           {"ep_zero3", "ep=2+zero3-offload", 1, true, {room}, 4}};
 }
 
