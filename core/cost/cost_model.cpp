@@ -82,15 +82,10 @@ CostModel::SharesByType CostModel::shares_of(std::string_view op) const {
 
 CostModel::Curves CostModel::curves_of(const LinkRates& links) {
   Curves curves;
-  const LinkRates::Curve* rest = nullptr;
   for (const LinkRates::Curve& curve : links.curves) {
-    if (curve.op == any) {
-      rest = &curve;
-    } else if (const Op* op = registry().find(curve.op)) {
+    if (const Op* op = curve.op == any ? nullptr : registry().find(curve.op); op != nullptr || curve.op == any)
       curves.emplace_back(op, &curve);
-    }
   }
-  curves.emplace_back(nullptr, rest);
   return curves;
 }
 
@@ -319,9 +314,20 @@ double CostModel::moving_seconds(double bytes) const {
 }
 
 double CostModel::over(const Curves& curves, const Op& op, double bytes, int members) {
-  auto curve = curves.begin();
-  while (curve->first != nullptr && curve->first != &op) ++curve;
-  return seconds_of(*curve->second, bytes, members);
+  const LinkRates::Curve* nearest = nullptr;
+  bool own = false;
+  double distance = 0;  // between numbers of members, as a ratio
+  for (const auto& [of, curve] : curves) {
+    if (of != nullptr ? of != &op : own) continue;
+    const auto [fewer, more] = std::minmax(members, curve->members);
+    const double ratio = static_cast<double>(more) / std::max(1, fewer);
+    const bool first_own = of != nullptr && !own;
+    if (nearest != nullptr && !first_own && ratio >= distance) continue;
+    nearest = curve;
+    distance = ratio;
+    own = of != nullptr;
+  }
+  return seconds_of(*nearest, bytes, members);
 }
 
 double CostModel::transfer_seconds(const Op& collective, double bytes, AxisSet axes, Beside beside) const {

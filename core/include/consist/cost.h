@@ -97,7 +97,7 @@ struct LinkRates {
   /// Rates of one collective, or of messages to a neighbour (op "send").
   struct Curve {
     std::string op;            ///< by its name; "*": every collective that is not named
-    int members = 2;           ///< of the group with which it was measured
+    int members = 2;           ///< of the group that it was measured with; of several curves of an op the nearest counts
     double latency = 0;        ///< seconds of an empty one with so many members; proportional to members - 1
     std::vector<Point> rates;  ///< by size, ascending; at least one
     FigureSource source = FigureSource::data_sheet;
@@ -269,7 +269,7 @@ class CONSIST_API CostModel {
     /// For an instruction of this cost: the mean of the nearest points, by the square of their distance.
     Point at(double flops, double bytes) const;
   };
-  using Curves = std::vector<std::pair<const Op*, const LinkRates::Curve*>>;  // the last one is for all others
+  using Curves = std::vector<std::pair<const Op*, const LinkRates::Curve*>>;  // null: of all others
   /// Rates of one transport's links.
   struct Links {
     std::string transport;

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""A machine file that ships, with what was measured on such a machine. Usage: shipped.py [--add OP,... | --power] CALIBRATED.json core/cost/machines/NAME.json
+"""A machine file that ships, with what was measured on such a machine. Usage: shipped.py [--add OP,... | --power | --links] CALIBRATED.json core/cost/machines/NAME.json
 
 What the calibration did not measure, whole ops or sizes of an op far from all that it did, stays, at the same speed beside the ops that both files have.
 
 With --add, takes the times of these ops alone (a * at the end stands for the rest of a name), which the second file has not yet: those of
-mixtures of experts, say, of a file that `consist calibrate --models qwen3-30b-a3b` wrote. With --power, takes the power alone. Without, takes the times of ops, the power, what the load does to the clock and the host's links from a file of `consist calibrate`, and rewrites the second
+mixtures of experts, say, of a file that `consist calibrate --models qwen3-30b-a3b` wrote. With --power, takes the power alone. With --links, takes what several ranks of one node
+measured of each other: curves of collectives of that many members within a node, by transport (those of other numbers of members stay), what they and kernels leave each other, the
+host's links and the skew of ranks. Without, takes the times of ops, the power, what the load does to the clock and the host's links from a file of `consist calibrate`, and rewrites the second
 file with them. Peaks, links between GPUs and nodes, and what several GPUs leave each other of the host's links stay as they are there."""
 import argparse
 import fnmatch
@@ -121,10 +123,34 @@ def take_power(calibrated, known):
             known.setdefault("power", {})[name] = marked(power[name])
 
 
+def take_node_links(calibrated, known):
+    """Between ranks of a node. Curves of other numbers of members stay; the fallback for all others stays the known file's."""
+    def is_new(curve):
+        return curve["op"] != "*" and not any(c["op"] == curve["op"] and c["members"] == curve["members"] for c in measured)
+    measured = [{**curve, "source": MEASURED} for curve in calibrated["curves"] if curve["op"] != "*" and curve["source"].startswith("measured")]
+    if not measured:
+        sys.exit("no link was measured there")
+    known["curves"] = measured + [curve for curve in known["curves"] if curve["op"] == "*" or is_new(curve)]
+    for name in ("beside_compute", "compute_beside"):
+        known[name] = marked(calibrated[name])
+
+
+def take_links(calibrated, known):
+    take_node_links(calibrated["node"], known["node"])
+    for name, links in calibrated["transports"].items():
+        there = known["transports"].get(name, {}).get("node")
+        if isinstance(there, dict) and links["node"]["curves"][0]["source"].startswith("measured") and name != "nvlink":
+            take_node_links(links["node"], there)
+    for name in ("host_shared", "host_both", "rank_skew"):
+        known[name] = marked(calibrated[name])
+    known["host_shared_ranks"] = calibrated["host_shared_ranks"]
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--add", type=lambda text: text.split(","))
     options.add_argument("--power", action="store_true")
+    options.add_argument("--links", action="store_true")
     options.add_argument("calibrated", type=pathlib.Path)
     options.add_argument("known", type=pathlib.Path)
     given = options.parse_args()
@@ -135,8 +161,8 @@ def main():
         add(calibrated["device"], known["device"], given.add)
         path.write_text(text_of(known) + "\n")
         return
-    if given.power:
-        take_power(calibrated, known)
+    if given.power or given.links:
+        (take_power if given.power else take_links)(calibrated, known)
         path.write_text(text_of(known) + "\n")
         return
     keep(known["device"], calibrated["device"])
