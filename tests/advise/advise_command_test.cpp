@@ -42,7 +42,7 @@ TEST(Advise, PromisesWhatPredictSays) {
   all.push_back(said["together"]);
   for (const Json& one : all) {
     const std::string options = one["options"];
-    // What a user would do: the options in place of those that there are.
+    // A user would do this: the options in place of those that there are.
     std::string words = base;
     if (options.find("--strategy") != std::string::npos) words.replace(words.find("--strategy zero3-offload "), 25, "");
     if (options.find("--recompute") != std::string::npos) words.replace(words.find(" --recompute full"), 17, "");

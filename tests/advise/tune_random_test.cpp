@@ -1,4 +1,4 @@
-// What a search finds beside configurations that are drawn at random: none of them is faster by more than a percent.
+// Search against configurations drawn at random: none of them is faster than what it finds by more than a percent.
 #include <gtest/gtest.h>
 
 #include <memory>

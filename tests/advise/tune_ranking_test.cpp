@@ -1,4 +1,4 @@
-// What a search simulates next.
+// Order in which a search simulates configurations.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What goes into an archive comes out again, and what cannot work is refused by name.
+// Archives give back what was written into them, and what cannot work is refused by name.
 #include "core/archive/archive.h"
 
 #include <gmock/gmock.h>

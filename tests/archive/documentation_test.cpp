@@ -106,7 +106,7 @@ print(instructions.groupby("op").seconds.sum().sort_values().to_dict())
             "{7: '7 compute %1 = linear(%0)', 8: '8 compute größe'}\n");
 }
 
-// What the page says about files of killed runs.
+// The page's statements about files of killed runs.
 TEST_F(ArchiveDocumentation, ATornRowInPandas) {
   const TemporaryFolder folder;
   {

@@ -24,7 +24,7 @@ LAUNCH_ROOMS = ["import", "cli", "start", "predict", "measure", "compare", "sear
 # (from, to): why it is still there.
 KNOWN_ARROWS = {}
 
-# What several parts of a kind share lies in plugins/<kind>/common, or here.
+# Code that several parts of a kind share lies in plugins/<kind>/common, or here.
 FOLDERS_OF_SEVERAL = {
     "plugins/devices/kernels": "kernels' arguments and formulas, the same on every device",
     "plugins/devices/common/measured_matmul.h": "the choice between two ways of multiplying, for every device",

@@ -180,7 +180,7 @@ TEST_F(BadFiles, Tokens) {
       {files + "noise.tokens", 1, {"noise.tokens", "CONSTOK"}},
       {files + "odd.bin --tokens.format u16", 1, {"odd.bin"}},
   });
-  // What the ids of a bare file mean shows when they are read.
+  // The meaning of a bare file's ids shows when they are read.
   write_whole(folder_ / "beyond.bin", std::string(1000, '\xff'));
   const test::ChildResult beyond =
       test::run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--model=llama-tiny", "--sequence=16",

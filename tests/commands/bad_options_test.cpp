@@ -1,4 +1,4 @@
-// What is wrong with a command line is said before anything starts: once, whatever the number of ranks, and with what would be
+// Errors of a command line are reported before anything starts: once, whatever the number of ranks, and with what would be
 // right.
 #include "tests/commands/bad_input.h"
 

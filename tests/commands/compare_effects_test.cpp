@@ -1,4 +1,4 @@
-// What each choice of a comparison is worth: geometric means over the rows that differ in it alone, with intervals over repeats.
+// Effect of each choice of a comparison: geometric means over the rows that differ in it alone, with intervals over repeats.
 #include "launch/compare/effects.h"
 
 #include <gmock/gmock.h>

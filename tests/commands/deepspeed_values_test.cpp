@@ -1,4 +1,4 @@
-// What a DeepSpeed JSON means: DeepSpeed's defaults, its schedulers, its forms of writing, and numbers that are none.
+// Values of a DeepSpeed JSON: DeepSpeed's defaults, its schedulers, its forms of writing, and numbers that are none.
 #include <sys/stat.h>
 
 #include "tests/commands/deepspeed_case.h"

@@ -171,7 +171,7 @@ class HostileConfiguration : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-// Of every option of a run and of every plugin that is there, so that a new one is covered by its role.
+// Every option of a run and of every plugin that is there is tried, so that a new one is covered by its role.
 TEST_F(HostileConfiguration, GivesNoOptionThatNamesCodeOrAPlace) {
   std::string of_run, of_plugins;
   std::vector<std::string> names;

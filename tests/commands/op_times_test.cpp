@@ -1,4 +1,4 @@
-// What measuring adds to a kernel's time is taken off its sample.
+// The time that measuring adds to a kernel is taken off its sample.
 #include "launch/measure/op_times.h"
 
 #include <gtest/gtest.h>

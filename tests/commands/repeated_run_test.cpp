@@ -47,7 +47,7 @@ TEST_F(Repeated, OptionsOfAPartThatTheCommandLineReplacesGoWithIt) {
   EXPECT_FALSE(c.plugin_options.contains("zero2"));
   EXPECT_FALSE(c.plugin_options.contains("lion"));
   EXPECT_THAT(c.notes, Contains(HasSubstr("what it says of 'zero2' has no effect beside the command line's choices")));
-  // What the command line itself gives to a part that is not there stays, to be refused.
+  // Options that the command line itself gives to a part that is not there stay, to be refused.
   EXPECT_TRUE(config_of(path, {"--strategy", "ddp", "--zero2.stage", "2"}).plugin_options.contains("zero2"));
   // A file that contradicts itself is refused as before.
   const std::string odd = file("odd.toml", "model = 'llama-tiny'\nstrategy = 'ddp'\n[zero2]\nstage = 1\n");

@@ -1,4 +1,4 @@
-// How a device's clock follows the load is found from times of steps.
+// The fit of a device's clock to its load, from times of steps.
 #include "launch/measure/throttling_fit.h"
 
 #include <gmock/gmock.h>

@@ -272,7 +272,7 @@ TEST(Tune, TheBestAreRun) {
   EXPECT_THAT(result.output, HasSubstr("Train with it:\n  consist train --model llama-tiny --ranks 2 "));
 }
 
-// What a run reads or writes besides its steps is of the user's run, not of those that are measured.
+// Files that a run reads or writes besides its steps are of the user's run, not of those that are measured.
 TEST(Tune, MeasuredRunsAreOfTheirOwnLengthAndLeaveTheUsersFilesAlone) {
   const TemporaryFolder folder;
   const std::string archive = folder / "run.h5", trace = folder / "trace.json";

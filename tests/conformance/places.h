@@ -1,4 +1,4 @@
-// Where a conformance program finds the rest of Consist: in the build, or in the installation that it is of.
+// Finds the rest of Consist for a conformance program: in the build, or in the installation that it is of.
 #pragma once
 
 #include <filesystem>

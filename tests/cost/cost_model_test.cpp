@@ -57,7 +57,7 @@ TEST(CostModel, AnAxisAcrossNodesUsesTheNetwork) {
   // Four ranks on two nodes: what goes out of a node goes over the links of both of its ranks.
   EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0), 50);
   EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0, Beside::compute), 50) << "kernels do not hold the network up here";
-  // What kernels hold up within the nodes holds up a ring over both, as far as the network does not.
+  // Kernels that hold up collectives within the nodes hold up a ring over both, as far as the network does not.
   machine.network = links_of(75);
   EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0), 1) << "no faster than within the node";
   EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0, Beside::compute), 2);
@@ -137,7 +137,7 @@ TEST(CostModel, MeasuredInstructionsTakeWhatTheyTook) {
   for (const auto& [cost, seconds] : seconds_of("linear"))
     EXPECT_NEAR(seconds, std::max(cost.first, cost.second), 1e-9 * seconds);
 
-  // Of two measured linears, one at the bound and one at a third of its speed, others lie between.
+  // Other linears lie between two measured ones, one at the bound and one at a third of its speed.
   machine.device.times = {{.op = "linear"}};
   double slow = 1;
   for (const auto& cost : {*linears.begin(), *linears.rbegin()}) {

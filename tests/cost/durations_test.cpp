@@ -87,7 +87,7 @@ TEST(Durations, TheClockFollowsTheLoad) {
     load = 0.5 + (load - 0.5) * std::exp(-age);
   }
   EXPECT_LT(loaded.linears.front(), loaded.linears.back());
-  // What was measured at a load takes that time at that load.
+  // A time measured at a load is the time at that load.
   for (auto& times : machine.device.times) {
     for (auto& point : times.points) {
       point.load = 0.5;

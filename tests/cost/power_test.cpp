@@ -89,7 +89,7 @@ TEST(Power, ErrorsSayWhatIsMissing) {
 
 TEST(Power, IdleCountsWhereNothingIsComputed) {
   Power power{.limit = {700}, .idle = {100}, .loads = {{"*", {400}}, {"products", {600}}}};
-  // Of 10 s 4 s of products, 1 s of attention, 2 s bound by memory, 1 s of the optimizer; 2 s wait.
+  // The 10 s have 4 s of products, 1 s of attention, 2 s bound by memory, 1 s of the optimizer; 2 s wait.
   EXPECT_DOUBLE_EQ(joules_of(power, 10, {4, 1, 2, 1}), 4 * 600 + 4 * 400 + 2 * 100);
   power.loads.clear();
   EXPECT_DOUBLE_EQ(joules_of(power, 10, {4, 1, 2, 1}), 7000) << "at most";

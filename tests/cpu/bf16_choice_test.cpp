@@ -1,4 +1,4 @@
-// Which way bf16 matrices are multiplied follows from what was measured.
+// Choice of the way in which bf16 matrices are multiplied, from what was measured.
 #include "plugins/devices/cpu/bf16_choice.h"
 
 #include <gtest/gtest.h>

@@ -109,7 +109,7 @@ TEST(CpuExecutable, QueuesRunSideBySide) {
   EXPECT_TRUE(met);
 }
 
-// What the order proof of tests/interpreter takes for granted: nothing of a step is under way when the next one begins.
+// The order proof of tests/interpreter takes this for granted: nothing of a step is under way when the next one begins.
 TEST(CpuExecutable, AStepIsOverOnAllQueuesBeforeTheNextBegins) {
   Steps steps;
   std::atomic<int> under_way{0}, early{0};

@@ -1,4 +1,4 @@
-// Which steps are replayed as CUDA graphs.
+// Choice of the steps that are replayed as CUDA graphs.
 #include "plugins/devices/cuda/graph_choice.h"
 
 #include <gtest/gtest.h>

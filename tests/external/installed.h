@@ -1,4 +1,4 @@
-// What tests of parts from outside share: the build installed into one folder, which was then moved to another, and examples
+// Fixture of tests of parts from outside: the build installed into one folder, which was then moved to another, and examples
 // built against the latter (install.sh).
 #pragma once
 

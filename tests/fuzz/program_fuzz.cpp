@@ -122,7 +122,7 @@ void change_instruction(Source& source, Program& p) {
       i.waits.push_back(source.integer<std::int32_t>());
       break;
     case 8: {
-      // Of every field a value, those that no queue may have included.
+      // Each field may get any value, also one that no queue may have.
       const auto kind = source.integer<std::int8_t>(), lane = source.integer<std::int8_t>(), axes = source.integer<std::int8_t>();
       const std::uint64_t fields[] = {static_cast<std::uint64_t>(kind & 7) | static_cast<std::uint64_t>(lane & 7) << 8U,
                                       static_cast<std::uint64_t>(axes & 31)};

@@ -1,4 +1,4 @@
-// What one instruction computes on one rank, in fp64, from the reference formulas (tests/reference).
+// Computes one instruction on one rank, in fp64, from the reference formulas (tests/reference).
 #pragma once
 
 #include "tests/interpreter/arena.h"

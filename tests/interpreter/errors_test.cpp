@@ -89,7 +89,7 @@ TEST_F(PlantedErrors, ALossThatIsScaledWronglyInOneMicroBatch) {
 
 TEST_F(PlantedErrors, AMicroBatchWhoseGradientIsNotAdded) {
   compile_run({"--accumulation=2", "--pack=off"});
-  // Of the second micro-batch: it overwrites instead.
+  // An instruction of the second micro-batch: it overwrites instead.
   const auto& all = instructions(0);
   const auto last =
       std::find_if(all.rbegin(), all.rend(), [](const Instruction& i) { return i.op->name() == "linear_weight_grad"; });

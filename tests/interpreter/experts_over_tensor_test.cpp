@@ -265,7 +265,7 @@ TEST(SharedOverTensor, MemoryOfExpertsFalls) {
     }
     return std::pair(bytes, gradients);
   };
-  // Of two layers 8 experts of three matrices of 32 x 16 in fp32.
+  // Two layers have 8 experts each of three matrices of 32 x 16 in fp32.
   const std::int64_t all = std::int64_t{2} * 8 * 3 * 32 * 16 * 4;
   EXPECT_EQ(of_experts({"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.experts=whole"}), std::pair(all, all));
   EXPECT_EQ(of_experts({"--strategy=tp-sp=2", "--ranks=2"}), std::pair(all / 2, all / 2));

@@ -77,7 +77,7 @@ TEST(Hybrid, BesideExperts) {
                                small_buckets_of_zero3);
 }
 
-/// How often rank 0 sends gradients and parameters over which axes.
+/// Counts how often rank 0 sends gradients and parameters, and over which axes.
 TEST(Hybrid, EachAxisHasItsOwnCollectives) {
   for (const int accumulation : {1, 3}) {
     const auto programs = compile(config_of(llama, {"--strategy=zero2=2+ddp=2", "--ranks=4", "--global-batch=12",

@@ -11,7 +11,7 @@
 //   order_check.h    the order proof: no two instructions that conflict on memory are left unordered
 //   random_configuration.h
 //
-// What a cell shows: loss, norm of the gradients, loss of an evaluation, every gradient that reaches the optimizer, every updated
+// A cell shows that loss, norm of the gradients, loss of an evaluation, every gradient that reaches the optimizer, every updated
 // parameter and optimizer state are those of one rank without micro-batches to 1e-9 of their largest element. Weights, moments and tokens
 // are functions of name and position, so that a part in the wrong place is a wrong number. Dtypes decide where elements lie
 // and what is cast, not how numbers round: a program in bf16 or fp8 is held against the same one rank. In which dtype sums over

@@ -208,7 +208,7 @@ std::map<std::string, std::vector<double>> states_of(const std::vector<Arena>& r
   Assembly assembly;
   for (const Arena& arena : ranks) {
     for (const Parameter& p : arena.planned().program.parameters) {
-      // What forward reads and the optimizer keeps are the same, up to rounding.
+      // Weights that forward reads and those that the optimizer keeps are the same, up to rounding.
       if (p.master == no_tensor || !arena.rounds()) assembly.add(arena, p.name, p.tensor);
       assembly.add(arena, p.name, p.master);
       for (const ParameterState& state : p.states) assembly.add(arena, p.name + "." + state.name, state.tensor);

@@ -1,4 +1,4 @@
-// What launchers' environments say about a rank's place, from a table instead of the process's own variables.
+// Launchers' environments as sources of a rank's place, from a table instead of the process's own variables.
 #include "core/job/environment.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// How failures spread in a job whose ranks are threads: every rank learns which one failed, where it was, and why.
+// Failures in a job whose ranks are threads: every rank learns which one failed, where it was, and why.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -110,7 +110,7 @@ TEST(Gate, ClosesWhoHoldsTheConnection) {
   EXPECT_TRUE(is_closed_within(slow, 1s));
 }
 
-// What the server said to one stranger is of no use to another connection: every proof is bound to both nonces and the side.
+// An answer of the server to one stranger is of no use to another connection: every proof is bound to both nonces and the side.
 TEST(Gate, AProofCannotBeReplayedOrReflected) {
   ServedGate gate;
   const Socket honest = knock(gate.port);

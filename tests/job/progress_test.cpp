@@ -1,4 +1,4 @@
-// Where a rank is: as a text that is read back, and in the order of a run.
+// The place of a rank in its work: as a text that is read back, and in the order of a run.
 #include "core/job/progress.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What strangers do at the job's door, for tests: they knock, claim to be a rank, and see whether they are turned away.
+// Strangers at the job's door, for tests: they knock, claim to be a rank, and see whether they are turned away.
 #pragma once
 
 #include <poll.h>

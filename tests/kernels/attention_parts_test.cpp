@@ -232,7 +232,7 @@ TEST_P(AttentionPart, OneRankWithAWholeSequenceInZigzagOrder) {
   expect_close(found[0], *reference::attention({q, k, v}, dim, order)[0], tolerance(), "o");
 }
 
-// Of whole sequences and of parts; documents and windows shorter and longer than a tile.
+// Whole sequences and parts; documents and windows shorter and longer than a tile.
 TEST_P(AttentionPart, WithinWindowsAndDocuments) {
   for (const Case& c :
        {Case{1, 144, 2, 1, 4, 2, true, 20}, Case{2, 24, 2, 1, 4, 2, true, 0, 5}, Case{2, 160, 2, 2, 4, 4, true, 7, 5},

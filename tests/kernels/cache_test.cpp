@@ -95,7 +95,7 @@ TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
   }
 }
 
-// What lies behind the queries may be anything: a cache holds there what it held before.
+// Contents behind the queries may be anything: a cache holds there what it held before.
 TEST_P(CacheKernel, KeysBehindTheQueriesAreNotRead) {
   const std::int64_t room = 90, at = 40, channels = 16;
   Value q = random({1, 1, channels}), k = random({1, room, channels}), v = random(k.shape);

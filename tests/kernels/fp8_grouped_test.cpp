@@ -150,7 +150,7 @@ TEST_P(Fp8Grouped, OpsOfMixturesStateTheLargestMagnitudeOfWhatTheyMake) {
       const HostTensors routed = run("moe_route", {logits}, {{"choices", choices}, {"normalize", std::int64_t{1}}});
       const HostTensors in{x, routed[1], routed[0]};
       const Attributes room{{"rows", pairs_made}, {"experts", experts}, {"axis", AxisSet(0)}};
-      // Of a rank that holds some of the experts.
+      // The part of a rank that holds some of the experts.
       LocalParts part{.inputs = {}, .outputs = {{}, {}, {}, {first}, {}}, .output_types = {}};
       part.output_types = {TensorType{DType::bf16, {1, pairs_made, channels}}, TensorType{DType::f32, {pairs_made}},
                            TensorType{DType::i32, {pairs_made}}, TensorType{DType::i32, {held}}, TensorType{DType::f32, {}}};

@@ -1,4 +1,4 @@
-// What tests of 8-bit kernels share: each device, random tensors with what quantizing must survive.
+// Helpers of tests of 8-bit kernels: each device, random tensors with what quantizing must survive.
 #pragma once
 
 #include <gmock/gmock.h>

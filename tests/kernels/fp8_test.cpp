@@ -78,7 +78,7 @@ TEST_P(Fp8Kernel, QuantizedValuesAndScalesAreEqualToTheBit) {
     for (const Shape& shape : shapes) {
       const HostTensor x = awkward(shape);
       const HostTensor amax = *run("amax", {x})[0];
-      // Of the tensor itself, and smaller: what lies beyond it saturates.
+      // Limits are the amax of the tensor itself, and smaller ones: what lies beyond saturates.
       for (const float limit : {static_cast<float>(amax[0]), static_cast<float>(amax[0]) / 4, 0.0F, 1e-38F, 3e38F}) {
         const HostTensors made = run("quantize", {x, scalar(limit)}, quantize_attributes(type));
         const float scale = float8_scale(limit, type);

@@ -82,7 +82,7 @@ struct LocalParts {
 
 enum class Repeated { same_bits, within_rounding };
 
-/// How the tensors lie in memory.
+/// Places of the tensors in memory.
 struct Places {
   bool strided = false;   ///< those that may be strided views of a wider tensor are
   bool in_place = false;  ///< output 0 takes the place of input 0, of the same type

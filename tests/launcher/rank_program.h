@@ -1,4 +1,4 @@
-// What the test program does when it was started as a rank.
+// Runs the test program as a rank, if it was started as one.
 #pragma once
 
 #include <string>

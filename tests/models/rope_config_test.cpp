@@ -116,7 +116,7 @@ TEST(RopeTable, NewerFormWithoutScalingCarriesTheta) {
   EXPECT_EQ(json::parse(parse(newer)->config_json())["rope_theta"], 20000.0);
 }
 
-// What the configuration classes of transformers 5.23 make of the same files; 4.57 agrees wherever it reads the field.
+// The configuration classes of transformers 5.23 read these values from the same files; 4.57 agrees wherever it reads the field.
 TEST(RopeTable, RopeScalingComesBeforeRopeParameters) {
   const json scaling{{"rope_type", "linear"}, {"factor", 4.0}}, parameters{{"rope_type", "default"}, {"rope_theta", 20000.0}};
   const auto written = [](const json& file) { return json::parse(parse(file)->config_json()); };

@@ -1,4 +1,4 @@
-// Which messages a collective instruction becomes.
+// Messages that a collective instruction becomes.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -102,7 +102,7 @@ TEST_P(MaskParity, LossesAreThoseOfTransformers) {
   test::StepReports events;
   ASSERT_EQ(train(state, rows, layout, 0, settings, events), TrainerResult::finished);
 
-  // What routers are trained on depends on micro-batches: a reference of one row in each beside that of all rows in one.
+  // The routers' losses depend on micro-batches: a reference of one row in each beside that of all rows in one.
   const nlohmann::json& expected =
       masks.at(!reference.aux_losses.empty() && config.accumulation > 1 ? "mask_by_rows" : GetParam().fields);
   const auto losses = expected.at("losses").get<std::vector<double>>(),

@@ -1,4 +1,4 @@
-// What PyTorch and transformers computed for the tiny models in tests/golden/hf (see make_hf_references.py there).
+// Results of PyTorch and transformers for the tiny models in tests/golden/hf (see make_hf_references.py there).
 #pragma once
 
 #include <cstdint>

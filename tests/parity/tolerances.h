@@ -1,4 +1,4 @@
-// How far results that should be equal may lie apart, stated once. All are relative.
+// Tolerances between results that should be equal, stated once. All are relative.
 #pragma once
 
 #include <stdexcept>

@@ -148,7 +148,7 @@ TEST(OffloadActivations, EveryMicroBatchMovesItsOwnAndHostMemoryIsUsedAgain) {
   EXPECT_LT(peak(three), peak(step({.offload = "none", .accumulation = 3})) - (layers - 5) * kept_of_a_layer());
 }
 
-// Of the last layer nothing is moved, of the others as much as the link carries.
+// Activations of the last layer are not moved, those of the others as far as the link carries them.
 TEST(OffloadActivations, AFasterLinkMovesMore) {
   const auto moved = [](const char* machine) { return sum_of(copied(step({.machine = machine}), Queue::device_to_host())); };
   const std::int64_t slow = moved("h200,host-alone=1e8,host=1e8"), fast = moved("h200,host-alone=50e9,host=50e9");

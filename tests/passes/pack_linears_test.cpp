@@ -142,7 +142,7 @@ TEST(PackLinears, GradientsInBucketsArePackedWhereTheBucketHasThemInOrder) {
 }
 
 TEST(PackLinears, LeavesWhatWouldHaveGaps) {
-  // Of no weight are the bytes (width · 10 · 4) a multiple of 256, and columns of k and v are 24 bytes.
+  // No weight has bytes (width · 10 · 4) that are a multiple of 256, and columns of k and v are 24 bytes.
   const auto count = ops(packed(test::Case(1, 1, true, {.layers = 1, .hidden = 10, .heads = 2, .kv_heads = 1, .head_dim = 6})));
   EXPECT_EQ(count.count("packed_linear"), 0U);
   EXPECT_EQ(count.count("packed_linear_input_grad"), 0U);

@@ -1,5 +1,5 @@
-// Who waits for whom when copy engines move the bytes, without a GPU: members are threads, their streams run what is enqueued at
-// once, and memory is the host's. The same with GPUs: nccl_gpu_test.
+// Waits between members when copy engines move the bytes, without a GPU: members are threads, their streams run what is enqueued
+// at once, and memory is the host's. The same with GPUs: nccl_gpu_test.
 #include "plugins/transports/nccl/peer_copies.h"
 
 #include <gtest/gtest.h>

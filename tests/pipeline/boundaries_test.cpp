@@ -1,5 +1,5 @@
-// What crosses the boundaries of stages: bytes by the formula of Megatron-LM (Narayanan et al., 2021; Korthikanti et al., 2022),
-// and tensors that skip a stage.
+// Messages across the boundaries of stages: bytes by the formula of Megatron-LM (Narayanan et al., 2021; Korthikanti et al.,
+// 2022), and tensors that skip a stage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ TEST_P(PipelineBytes, AreThoseOfTheResidualStreamOnceInEachDirection) {
 INSTANTIATE_TEST_SUITE_P(Models, PipelineBytes, testing::Values(Family{"llama", "llama-32m", 4}, Family{"qwen", "qwen3-tiny", 2}),
                          [](const auto& info) { return std::string(info.param.plugin); });
 
-// What the sender reduces and adds, the receiver must not.
+// The receiver must not repeat what the sender reduces and adds.
 TEST_F(PipelineBoundaries, TheSenderReducesAndAdds) {
   const auto programs = compile(host_, {.shape = {.layers = 4, .heads = 4, .kv_heads = 2}, .tensor = 2});
   const auto count = [](const Program& program, std::string_view op, Phase phase) {

@@ -220,7 +220,7 @@ TEST_F(PipelinePrograms, BackwardPartsSendBeforeWeightGradients) {
   EXPECT_EQ(without_releases(first), without_releases(last)) << "rms_norm_grad leaves what they read";
 }
 
-// What is computed beside a message is not planned into the memory that the message still reads.
+// Tensors that are computed beside a message are not planned into the memory that the message still reads.
 TEST_F(PipelinePrograms, MessagesKeepTheirMemoryWhileTheyTravel) {
   for (const Program& program : compile(host_, {.stages = 3, .micro_batches = 5, .shape = {.layers = 6}})) {
     std::vector<std::size_t> last(program.tensors.size(), 0);

@@ -57,7 +57,7 @@ TEST_F(PipelineTimelines, BubbleFractionOfEqualStagesIsThatOfTheFormula) {
   }
 }
 
-/// How often each part is drawn for a rank, in units.
+/// Number of units in which each part is drawn for a rank.
 std::map<std::string, int> units_of(const std::string& drawing, int rank) {
   std::map<std::string, int> units;
   std::istringstream lines(drawing);
@@ -71,7 +71,7 @@ std::map<std::string, int> units_of(const std::string& drawing, int rank) {
   return units;
 }
 
-// What stands in front of a part and needs no message, such as the release of memory, is no work of that part.
+// Instructions in front of a part that need no message, such as the release of memory, are no work of that part.
 TEST_F(PipelineTimelines, WaitingIsNotDrawnAsWork) {
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     const Configuration configuration{

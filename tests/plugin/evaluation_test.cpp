@@ -1,4 +1,4 @@
-// What evaluations and generation read beside the weights: states of an optimizer, by its passes. They have the values of the run
+// States of an optimizer that evaluations and generation read beside the weights, by its passes. They have the values of the run
 // that was trained, or are refused by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

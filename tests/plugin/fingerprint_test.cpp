@@ -26,7 +26,7 @@ TEST(Fingerprint, CommentsAndWhiteSpaceDoNotCount) {
   EXPECT_NE(fingerprint_of(folder, "struct Pair {\n  int b;\n  int a;\n};\n"), one);
 }
 
-// What the build of a plugin against an installed Consist does.
+// Looks at headers as the build of a plugin against an installed Consist does.
 TEST(Fingerprint, AHeaderThatWasEditedInPlaceIsNamed) {
   const TemporaryFolder folder;
   fingerprint_of(folder, "struct Pair {\n  int a;\n  int b;\n};\n");

@@ -1,4 +1,4 @@
-// What a plugin throws or returns is reported with its name.
+// Errors and bad results of a plugin are reported with its name.
 #include "core/plugin/guarded.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Where plugins are found, which are refused, and what loading them needs.
+// Plugin discovery: where plugins are found, which are refused, and what loading them needs.
 #include "core/plugin/host.h"
 
 #include <gmock/gmock.h>

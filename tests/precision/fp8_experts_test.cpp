@@ -1,4 +1,4 @@
-// What --precision fp8 makes of a mixture's experts: products of rows in 8 bits, gradients of weights in bf16, chosen by name.
+// Experts of a mixture under --precision fp8: products of rows in 8 bits, gradients of weights in bf16, chosen by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

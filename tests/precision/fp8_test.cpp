@@ -1,4 +1,4 @@
-// What --precision fp8 makes of a program, and that a value that 8-bit floats cannot hold ends a run.
+// Programs under --precision fp8, and the end of a run at a value that 8-bit floats cannot hold.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What ranks hold of a tensor: together every element, flat parts included, and no element twice.
+// Slices of a tensor on ranks: together every element, flat parts included, and no element twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a planned program must keep, checked by brute force: fit for small programs only.
+// Checks by brute force what a planned program must keep: fit for small programs only.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -29,7 +29,7 @@ TEST(TokenOrder, HasAnInverse) {
   }
 }
 
-// What each rank's queries see under causal attention.
+// Keys that each rank's queries see under causal attention.
 TEST(TokenOrder, GivesEqualWork) {
   constexpr std::int64_t ranks = 4, length = 48;
   const std::vector<std::int64_t> order = positions(length, ranks);

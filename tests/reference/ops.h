@@ -51,7 +51,7 @@ Values rms_norm(const Values& in, double epsilon);
 /// y, rstd?
 Values rope(const Values& in, std::int64_t head_dim, double epsilon);
 
-/// Which keys the queries of attention see.
+/// Keys that the queries of attention see.
 struct Visibility {
   std::int64_t window = 0;        ///< 0: all before, or all of the document
   const Value* starts = nullptr;  ///< of documents: [batch, queries]

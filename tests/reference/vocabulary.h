@@ -29,7 +29,7 @@ double vocabulary_loss(const Value& statistics, const Value& targets, std::int64
 Value vocabulary_logits_grad(const Value& logits, const Value& statistics, const Value& targets, const VocabularyPart& part,
                              double scale);
 
-/// Which heads a rank takes of a weight: `heads` of them, the first being repeated head `first` of `of`.
+/// Heads of a weight that a rank takes: `heads` of them, the first being repeated head `first` of `of`.
 struct RepeatedHeads {
   std::int64_t heads, first, of, head_dim;
   /// The row of the whole weight that row `row` of the rank's part comes from.

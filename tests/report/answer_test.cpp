@@ -1,4 +1,4 @@
-// What the first screen of a report says of two runs to somebody who was not there.
+// The first screen of a report on two runs, for a reader who was not there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What `consist report` takes as one row, and what it refuses.
+// Arguments that `consist report` takes as one row, and those that it refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Which sequences a run reads, when, and what becomes of a dataset that fails.
+// Sequences that a run reads, when it reads them, and what becomes of a dataset that fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What a device settles by measuring holds for the whole run, and for those that go on from it.
+// Values that a device settles by measuring hold for the whole run, and for those that go on from it.
 #include "core/connect/device_options.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST_F(DeviceOptions, OfAResumedRunAreThoseItBeganWith) {
   EXPECT_NE(device_.find("bf16 " + way), std::string::npos) << device_;
   // Each run here says `auto`, which leaves it open.
   EXPECT_EQ(Json::parse(train(3, {"--resume"})).at("chosen_options").at("cpu").at("bf16"), way);
-  // What the command line says goes before what the run had settled.
+  // An option of the command line goes before what the run had settled.
   const std::string other = way == "native" ? "emulated" : "native";
   const Json told = Json::parse(train(4, {"--resume", "--cpu.bf16=" + other}));
   EXPECT_TRUE(told.at("chosen_options").empty()) << told;

@@ -31,7 +31,7 @@ TEST(Float16, RoundsToNearestEven) {
     const float value = from_float16(static_cast<std::uint16_t>(bits)), next = from_float16(static_cast<std::uint16_t>(bits + 1));
     ASSERT_EQ(to_float16(value), bits);
     ASSERT_EQ(to_float16(-value), bits | 0x8000);
-    // Of the largest the next one would be 2^16, which is infinite.
+    // The value after the largest would be 2^16, which is infinite.
     const float middle = bits == 0x7bff ? 65520.0F : (value + next) / 2;
     ASSERT_EQ(to_float16(middle), bits % 2 == 0 ? bits : bits + 1) << middle;
     ASSERT_EQ(to_float16(std::nextafter(middle, 0.0F)), bits) << middle;

@@ -1,4 +1,4 @@
-// What a host's ranks pin together must fit before any of them pins it.
+// Memory that a host's ranks pin together must fit before any of them pins it.
 #include "core/connect/host_memory.h"
 
 #include <gmock/gmock.h>

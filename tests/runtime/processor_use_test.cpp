@@ -1,4 +1,4 @@
-// Who used the processors while a run took its steps.
+// Processes that used the processors while a run took its steps.
 #include "core/record/processor_use.h"
 
 #include <gtest/gtest.h>

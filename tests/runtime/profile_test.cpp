@@ -1,4 +1,4 @@
-// What a profile adds up, and what of a step is then idle.
+// Sums of a profile, and the part of a step that is then idle.
 #include "core/record/profile.h"
 
 #include <gtest/gtest.h>

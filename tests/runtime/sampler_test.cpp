@@ -19,7 +19,7 @@ using testing::ThrowsMessage;
 
 constexpr int draws = 20000;
 
-/// How often each token is drawn.
+/// Number of times that each token is drawn.
 std::vector<int> counts(const SamplerSettings& settings, const std::vector<float>& logits) {
   Sampler sampler(settings);
   std::vector<int> drawn(logits.size());
@@ -91,7 +91,7 @@ TEST(Sampler, TopPKeepsTheFewestThatReachIt) {
 
 TEST(Sampler, TopPCountsWhatTopKHasKept) {
   const std::vector<float> four{std::log(0.15F), std::log(0.5F), std::log(0.1F), std::log(0.25F)};
-  // Of the two that are kept the first has two thirds.
+  // The first of the two that are kept has two thirds.
   const std::vector<int> drawn = counts({.top_k = 2, .top_p = 0.6}, four);
   EXPECT_EQ(drawn[1], draws);
 }

@@ -1,4 +1,4 @@
-// What `consist train` takes from files and leaves in them: weights of model folders, checkpoints, exported models.
+// Files that `consist train` reads and writes: weights of model folders, checkpoints, exported models.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

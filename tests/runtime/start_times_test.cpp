@@ -1,4 +1,4 @@
-// What a run's start took: in the archive, and on the terminal if it was long.
+// Duration of a run's start: in the archive, and on the terminal if it was long.
 #include "core/record/start_times.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What planned memory and static shapes promise: the plan is what the device holds, and a step allocates nothing and waits for
+// Promises of planned memory and static shapes: the plan is what the device holds, and a step allocates nothing and waits for
 // nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -115,7 +115,7 @@ TEST_P(StepOf, AllocatesNothingAndDoesNotWaitForTheHost) {
         EXPECT_GE(rank.seen->runs - runs_before, config.steps);
         EXPECT_EQ(rank.seen->runs, rank.seen->waits) << "a step is waited for once, at its end";
 
-        // Of several ranks, one may still be in the step before when another begins the next: the first step is over for all when
+        // One of several ranks may still be in the step before when another begins the next: the first step is over for all when
         // the third begins for one.
         ASSERT_EQ(events.marks.size(), static_cast<std::size_t>(config.steps));
         const std::size_t first = config.ranks == 1 ? 1 : 2;

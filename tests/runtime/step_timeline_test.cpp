@@ -1,4 +1,4 @@
-// When a step's instructions ran: which steps are timed, and what the archive says of them.
+// Start times of a step's instructions: which steps are timed, and what the archive says of them.
 #include "core/record/step_timeline.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What ranks sent: the program's figure beside the transport's count, and what stands for it where a transport does not count.
+// Bytes that ranks sent: the program's figure beside the transport's count, and what replaces a count that is not there.
 #include "core/record/traffic.h"
 
 #include <gtest/gtest.h>

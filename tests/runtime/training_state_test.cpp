@@ -1,4 +1,4 @@
-// What a rank's memory holds before the first step, element by element, for every way of dividing parameters.
+// Memory of a rank before the first step, element by element, for every way of dividing parameters.
 #include "core/state/training_state.h"
 
 #include <gtest/gtest.h>
@@ -162,7 +162,7 @@ TEST_P(ValuesOf, ACheckpointsValuesAreInTheirPlacesAndParametersFollow) {
   });
 }
 
-// What ranks hold of their own is saved whole, in the order of their memory; a run still begins with the model's weights.
+// Values of ranks' own are saved whole, in the order of their memory; a run still begins with the model's weights.
 TEST_P(ValuesOf, RanksOwnValuesAreInTheirPlacesAndBeginAlike) {
   const auto body = [](TrainingState& state, int rank) {
     state.initialize(5);

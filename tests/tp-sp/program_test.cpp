@@ -1,4 +1,4 @@
-// What tp-sp makes of a program: its text, the bytes that it moves, what it keeps in memory, and what runs beside collectives.
+// Programs of tp-sp: their text, the bytes that they move, what they keep in memory, and what runs beside collectives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -233,14 +233,14 @@ std::pair<int, int> hidden_collectives(const Program& p, Phase phase, std::strin
 TEST_F(TensorParallelProgram, BackwardComputesGradientsOfWeightsBesideCollectives) {
   Configuration m{.accumulation = 2, .shape = {.layers = 4}};
   const auto [hidden, all] = hidden_collectives(step(m), Phase::backward, "linear_weight_grad");
-  // Of each micro-batch all but the head's and the last layer's first: nothing is pending before the first linear.
+  // In each micro-batch all are hidden but the head's and the last layer's first: nothing is pending before the first linear.
   EXPECT_EQ(all, 2 * (4 * 4 + 2));
   EXPECT_EQ(hidden, all - 2 * 2);
   m.options["delay-weight-gradients"] = "false";
   EXPECT_LT(hidden_collectives(step(m), Phase::backward, "linear_weight_grad").first, hidden / 2);
 }
 
-// What they write must not be planned where a collective still reads.
+// Gradients must not be planned where a collective still reads.
 TEST_F(TensorParallelProgram, GradientsOfWeightsDoNotWaitForCollectivesBesideThem) {
   for (const char* parts : {"1", "2"}) {
     Program p = step({.options = {{"overlap-parts", parts}}, .shape = {.layers = 6, .heads = 4, .kv_heads = 2, .ffn = 64}});

@@ -1,4 +1,4 @@
-// What transport efa finds out about a machine without starting anything.
+// Findings of transport efa about a machine, without starting anything.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

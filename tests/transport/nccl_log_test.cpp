@@ -26,7 +26,7 @@ std::string log_named(const std::string& name) {
   return text.str();
 }
 
-// Of NCCL's own format strings (src/transport/{p2p,shm,net}.cc of v2.28.9-1), each with the kind of head that its log lines have.
+// NCCL's own format strings (src/transport/{p2p,shm,net}.cc of v2.28.9-1), each with the kind of head that its log lines have.
 constexpr const char* every_path = R"(host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
 host:10:11 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM
 host:10:11 [0] NCCL INFO Channel 00/1 : 0[0] -> 2[2] via P2P/CUMEM/read

@@ -1,5 +1,5 @@
-// What ZeRO sends, against the formulas of its paper (Rajbhandari et al., 2020, section 7): with P parameters, stages 1 and 2
-// move 2 P per step as data parallelism does, stage 3 moves 3 P; each rank sends (N-1)/N of that.
+// Bytes that ZeRO sends, against the formulas of its paper (Rajbhandari et al., 2020, section 7): with P parameters, stages 1 and
+// 2 move 2 P per step as data parallelism does, stage 3 moves 3 P; each rank sends (N-1)/N of that.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

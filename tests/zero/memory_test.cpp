@@ -1,4 +1,4 @@
-// What each rank holds: optimizer states and gradients fall as 1/N, in stage 3 parameters too.
+// Memory of each rank: optimizer states and gradients fall as 1/N, in stage 3 parameters too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What runs beside large gathers and reductions, in shapes for which an estimate of times says something.
+// Instructions beside large gathers and reductions, in shapes for which an estimate of times says something.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -81,7 +81,7 @@ std::vector<Case> moe_cases(std::int64_t batch, std::int64_t sequence) {
   add({"moe_swiglu", "moe_swiglu", {of_rows(2 * hidden), row_weights}, {}});
   add({"moe_swiglu_grad", "moe_swiglu_grad", {of_rows(hidden), of_rows(2 * hidden), row_weights}, {}});
 
-  // What 8-bit products need besides.
+  // Attributes that 8-bit products need besides.
   const Attributes rows_quantized{
       {"dtype", std::string("e4m3")}, {"tensor", std::string("rows")}, {"transposed", std::int64_t{0}}},
       weights_quantized{{"dtype", std::string("e4m3")}, {"tensor", std::string("weights")}};

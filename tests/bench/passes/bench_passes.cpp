@@ -1,4 +1,4 @@
-// How long the passes take on a large program: bench_passes [ACCUMULATION [RANKS [MODEL]]]. By default 80 layers (llama-3.1-70b)
+// Times the passes on a large program: bench_passes [ACCUMULATION [RANKS [MODEL]]]. By default 80 layers (llama-3.1-70b)
 // on 8 ranks, with as many micro-batches as make 100,000 instructions. Nothing is run. Ends with status 1 if all passes, memory
 // plan and waits included, take longer than 1 s together, or the verifications behind them longer than 2 s. Times are the
 // processor's, of one thread.

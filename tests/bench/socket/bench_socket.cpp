@@ -1,4 +1,4 @@
-// How fast the socket transport is on this machine, beside what bounds it: copies in memory, and plain TCP with nothing on top.
+// Measures the socket transport on this machine, beside what bounds it: copies in memory, and plain TCP with nothing on top.
 //
 //     bench_socket [RANKS] [CHUNK_BYTES [BUFFER_BYTES]]        starts RANKS (default 2) processes of itself on loopback
 //

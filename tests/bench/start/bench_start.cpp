@@ -1,4 +1,4 @@
-// How long one rank takes for its initial weights: bench_start [MODEL [STRATEGY [RANKS [PRECISION [THREADS]]]]]. By default
+// Times the initial weights of one rank: bench_start [MODEL [STRATEGY [RANKS [PRECISION [THREADS]]]]]. By default
 // llama-3.2-1b, ddp, 1 rank, bf16, as many threads as this process may use. Rank 1 of several is measured, which has parts of
 // everything that is divided. Memory of the device is not really there: what is uploaded is copied into a few megabytes, over and
 // over, as a GPU takes it without memory of the host's, so that models of any size can be measured. Of a model folder, reading

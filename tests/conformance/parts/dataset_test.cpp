@@ -1,4 +1,4 @@
-// What every dataset must do: the same tokens for the same index, in any order and from any thread; each sequence once per epoch.
+// Every dataset gives the same tokens for the same index, in any order and from any thread; each sequence once per epoch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What every device must do: memory as promised, kernels for a model's step, and the losses of the device `cpu`.
+// Every device has memory as promised, kernels for a model's step, and the losses of the device `cpu`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

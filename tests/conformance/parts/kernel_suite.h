@@ -1,4 +1,4 @@
-// What the suites of kernels, of their ops' gradients and of their ops' placements share.
+// Helpers that the suites of kernels, of their ops' gradients and of their ops' placements share.
 #pragma once
 
 #include <gtest/gtest.h>

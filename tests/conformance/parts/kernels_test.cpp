@@ -1,4 +1,4 @@
-// What every set of kernels must do: keys that nobody else has, of ops that are registered; kernels for its examples, on the
+// Every set of kernels must have keys that nobody else has, of ops that are registered; kernels for its examples, on the
 // device that it is for, which write all of their outputs, the same each time, and nothing else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST_P(KernelsConformance, TheyTouchNothingButTheirOutputsAndWorkspace) {
   }
 }
 
-// Of a library that is called, too; on another device than cpu its own library allocates as it likes.
+// This holds for a library that is called, too; on another device than cpu its own library allocates as it likes.
 TEST_P(KernelsConformance, LaunchAllocatesNothing) {
   if (const std::string reason = open_device(); !reason.empty()) GTEST_SKIP() << reason;
   if (device_kind_ != "cpu") GTEST_SKIP() << "allocations are counted on the device cpu alone";

@@ -1,4 +1,4 @@
-// What every model must do: offer presets whose programs are legal and trainable, and come back from its own config.json.
+// Every model offers presets whose programs are legal and trainable, and comes back from its own config.json.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

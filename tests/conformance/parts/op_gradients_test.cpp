@@ -1,4 +1,4 @@
-// What every op with a gradient must do: the gradient that it emits is that of its forward, by difference quotients of the
+// Every op with a gradient emits one that is that of its forward, by difference quotients of the
 // example's kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What every op must do: work on the parts that its placement rule asks for. Each rank's part of an example is computed by
+// Every op works on the parts that its placement rule asks for. Each rank's part of an example is computed by
 // itself, and what comes out, put together as shard() says, is what one rank makes of the whole.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ std::string text_of(const std::vector<Placement>& placements) {
   return "(" + text + ")";
 }
 
-/// How an input could lie.
+/// Placements that an input could have.
 std::vector<Placement> candidates_for(const std::optional<TensorType>& type) {
   std::vector<Placement> candidates;
   if (!type) return candidates;
@@ -200,7 +200,7 @@ TEST_P(KernelsConformanceOfPlacements, PartsMakeWhatOneRankMakes) {
   if (const std::string reason = open_device(); !reason.empty()) GTEST_SKIP() << reason;
   for (const KernelExample& example : examples()) {
     const Op& op = registry().get(example.op);
-    // What moves data between ranks does not follow shard(), and what has an axis is tied to the ranks along it.
+    // Ops that move data between ranks do not follow shard(), and those that have an axis are tied to the ranks along it.
     if (op.is_collective() || op.changes_placement() || example.attributes.has("axis")) continue;
     const Numbers numbers = numbers_for(example);
     const Types outputs = op.infer(example.inputs, example.attributes);

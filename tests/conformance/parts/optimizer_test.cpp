@@ -1,4 +1,4 @@
-// What every optimizer must do: legal updates of every parameter, the same each time, that train; the same losses where ranks hold
+// Every optimizer makes legal updates of every parameter, the same each time, that train; the same losses where ranks hold
 // parts of parameters and states.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the suites of this folder share.
+// Helpers that the suites of this folder share.
 #pragma once
 
 #include <cctype>

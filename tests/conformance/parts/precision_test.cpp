@@ -1,4 +1,4 @@
-// What every precision must do: rewrite programs of any model into legal ones, the same each time, that train.
+// Every precision rewrites programs of any model into legal ones, the same each time, that train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

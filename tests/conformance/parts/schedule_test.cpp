@@ -1,4 +1,4 @@
-// What every schedule must do: rates that are legal at every step of any run, the same each time and from any thread.
+// Every schedule gives rates that are legal at every step of any run, the same each time and from any thread.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What every strategy must do: make legal programs, the same ones each time, and train as one rank does.
+// Every strategy makes legal programs, the same ones each time, and trains as one rank does.
 //
 // Runs against every strategy that is found (see PluginHost), those of CONSIST_PLUGIN_PATH too. CONSIST_CONFORMANCE_STRATEGIES
 // names others or gives options: "ddp:bucket-size=1Mi,ddp-plain". CONSIST_CONFORMANCE_BRIEF=1 trains fewer layouts in processes,

@@ -1,4 +1,4 @@
-// What every communicator must do. Each function is called by all members at the same time, on their own threads or processes.
+// Checks of every communicator. Each function is called by all members at the same time, on their own threads or processes.
 #pragma once
 
 #include <gtest/gtest.h>

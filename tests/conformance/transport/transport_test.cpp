@@ -1,4 +1,4 @@
-// What every transport must do, through nothing but the public interface. Ranks are threads of this process.
+// Requirements on every transport, tested through nothing but the public interface. Ranks are threads of this process.
 //
 // Runs against every transport that is found (see PluginHost). CONSIST_CONFORMANCE_TRANSPORTS names others or gives options:
 // "socket,efa:provider=tcp". CONSIST_CONFORMANCE_MEMORY is "cpu" (host memory, the default) or "cuda": one transport at a time
