@@ -7,7 +7,8 @@
   op names  nothing outside core/ops and the devices' kernels compares the name of an op: it asks for a trait (consist/op_traits.h)
   bodies    a file of kernels whose bodies depend on the architecture asks whether they are there (hopper_code.cuh) before it makes one
   origin    nothing compares Tag::inserted_by, which is for people
-  words     no doc comment begins with "Of", "What" or "Whether": it begins with a verb or a noun. In PLAIN folders and in documents none of
+  words     no doc comment begins with "Of", "What", "Whether", "How" or "Which", and no file's first line with one of FIRST_LINE: each begins with
+            a verb or a noun. In PLAIN folders and in documents none of
             ODD_WORDS stands where the field has a word of its own (docs/glossary.md)
 
 Prints what is wrong, one line each, and exits with 1; with --draw it prints the arrows between the rooms instead."""
@@ -45,9 +46,9 @@ LARGE_FOLDERS = {"core/include/consist": "the public headers, which third partie
 
 # Folders whose comments were read for plain words: what is added there stays plain.
 PLAIN = ("core/include/", "core/ops/", "core/passes/", "core/lower/", "plugins/strategies/", "plugins/schedules/", "models/")
-# How a comment begins that has no subject; "How" and "Which" begin some sentences of public headers that are clear.
-STARTS = re.compile(r"///<?\s*(Of|What|Whether)\b")
-STARTS_PLAIN = re.compile(r"///<?\s*(Of|What|Whether|That|Who|Whose|Whom|Whoever|Nobody)\b")
+# First words of a comment that has no subject: of doc comments everywhere, of those in PLAIN folders, and of a file's first line.
+STARTS = re.compile(r"///<?\s*(Of|What|Whether|How|Which)\b")
+STARTS_PLAIN = re.compile(r"///<?\s*(Of|What|Whether|How|Which|That|Who|Whose|Whom|Whoever|Nobody)\b")
 FIRST_LINE = re.compile(r"//\s*(Of|What|Whether|That|Who|Which|How|Where|When)\b")
 ODD_WORDS = {
     r"travel(?:s|led|ling)?": "sent, or in flight",
@@ -214,7 +215,7 @@ def check_words(root):
         plain = path.startswith(PLAIN)
         for number, line in enumerate(lines, 1):
             before = lines[number - 2] if number > 1 else ""
-            match = (STARTS_PLAIN if plain else STARTS).search(line) or (FIRST_LINE.match(line) if plain and number == 1 else None)
+            match = (STARTS_PLAIN if plain else STARTS).search(line) or (FIRST_LINE.match(line) if number == 1 else None)
             if match and not (re.match(r"\s*///", before) and re.match(r"\s*///", line)):
                 yield f"{path}:{number}: a comment begins with '{match[1]}'; begin with a verb or a noun"
             odd = ODD.search(line.split("//", 1)[1]) if plain and "//" in line else None

@@ -14,6 +14,7 @@ SOUND = {
     "docs/decisions/time.md": "Nobody reads it, and a message travels.",
     "docs/archive.md": "The event `more_room for rows`.\n```\nno room for it\n```",
     "launch/view/view.h": "/// One line for people.",
+    "launch/view/second.h": "// Lines of a view.\n// What they show is said below.",
     "plugins/devices/cuda/kernels/own.cu": "#if defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#endif\nhopper::require_bodies(kernel, instead, settings);",
 }
 FAULTS = {
@@ -28,6 +29,8 @@ FAULTS = {
     "plugins/strategies/tp-sp/parts.cpp": 'if (op != "views") return;',
     "core/passes/words.h": "/// Whether it fits.",
     "core/passes/first.h": "// What passes share.",
+    "tests/job/first_test.cpp": "// Where a rank is.",
+    "core/job/first_doc.h": "/// How long a rank waits.",
     "plugins/strategies/ep/parts.h": "/// Tokens that travel to their experts.",
     "core/include/consist/op.h": "/// Whoever emits it owns it.",
     "docs/ops.md": "There is no room for these rows.",

@@ -1,4 +1,4 @@
-// When instructions begin.
+// Times at which instructions begin.
 #include "consist/begins.h"
 
 #include <gtest/gtest.h>
