@@ -54,7 +54,7 @@ struct RunConfig {
   bool pack = true;  ///< linears that read the same are one product
   std::int64_t steps = 100;
   std::int64_t epochs =
-      0;  ///< passes through the dataset, from which steps follow once it is open (settle_steps); 0: steps count
+      0;  ///< passes through the dataset, from which steps follow once it is open (steps_of_epochs); 0: steps count
   std::uint64_t seed = 0;
   bool from_scratch = false;  ///< initialise even if the model folder has weights
 

@@ -1,6 +1,7 @@
 #include "core/connect/device_options.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "consist/error.h"
 #include "core/checkpoint/checkpoint_reader.h"
@@ -65,44 +66,45 @@ std::string note_of(const std::string& device, const std::string& option, const 
 
 }  // namespace
 
-std::vector<std::string> open_device(Parts& parts, RunConfig& config, PluginHost& host, Job& job) {
+OpenDevice open_device(const Parts& parts, const RunConfig& config, PluginHost& host, Job& job) {
+  RunConfig settled = config;
+  NamedDevice made;
   std::vector<std::string> notes;
+  const auto open = [&] {
+    made = make_device(settled, host);
+    made.device->open(job.local_rank(), job.local_size());
+  };
   if (job.rank() != 0) {
     // Opened while rank 0's is: drivers take seconds to start. Another one is made only where something was settled.
-    add_device(parts, config, host);
-    parts.device->open(job.local_rank(), job.local_size());
-    config.chosen_options = Json::parse(job.get(key, job.timeout())).get<ByPlugin>();
-    if (config.chosen_options.empty()) return notes;
-    add_device(parts, config, host);
-    parts.device->open(job.local_rank(), job.local_size());
-    return notes;
+    open();
+    settled.chosen_options = Json::parse(job.get(key, job.timeout())).get<ByPlugin>();
+    if (!settled.chosen_options.empty()) open();
+    return {std::move(made.device), std::move(settled.chosen_options), {}};
   }
   Before before = run_before(config);
-  config.chosen_options = std::move(before.settled);
-  for (auto& [device, options] : config.chosen_options) {
+  settled.chosen_options = std::move(before.settled);
+  for (auto& [device, options] : settled.chosen_options) {
     drop_what_is_given(options, config, device);
     for (const auto& [option, value] : options) notes.push_back(note_of(device, option, value));
   }
-  std::erase_if(config.chosen_options, [](const auto& device) { return device.second.empty(); });
-  add_device(parts, config, host);
-  std::erase_if(config.chosen_options, [&](const auto& device) { return device.first != parts.device_name; });
-  parts.device->open(job.local_rank(), job.local_size());
-  if (config.chosen_options.empty()) {
+  std::erase_if(settled.chosen_options, [](const auto& device) { return device.second.empty(); });
+  open();
+  std::erase_if(settled.chosen_options, [&](const auto& device) { return device.first != made.name; });
+  if (settled.chosen_options.empty()) {
     const ModelSizes sizes = parts.architecture->sizes();
-    auto chosen = parts.device->choose_options(parts.precision->dtypes().parameter, config.batch * config.sequence, sizes.ffn,
-                                               sizes.hidden);
-    notes = parts.device->info().notes;
-    const bool was_told = take_what_was_told(chosen, before.told, parts.device_name);
-    if (!chosen.empty()) config.chosen_options[parts.device_name] = chosen;
+    auto chosen =
+        made.device->choose_options(parts.precision->dtypes().parameter, config.batch * config.sequence, sizes.ffn, sizes.hidden);
+    notes = made.device->info().notes;
+    const bool was_told = take_what_was_told(chosen, before.told, made.name);
+    if (!chosen.empty()) settled.chosen_options[made.name] = chosen;
     if (was_told) {  // the device has been set by its own choice
-      add_device(parts, config, host);
-      parts.device->open(job.local_rank(), job.local_size());
+      open();
       notes.clear();
-      for (const auto& [option, value] : chosen) notes.push_back(note_of(parts.device_name, option, value));
+      for (const auto& [option, value] : chosen) notes.push_back(note_of(made.name, option, value));
     }
   }
-  if (job.size() > 1) job.put(key, Json(config.chosen_options).dump());
-  return notes;
+  if (job.size() > 1) job.put(key, Json(settled.chosen_options).dump());
+  return {std::move(made.device), std::move(settled.chosen_options), std::move(notes)};
 }
 
 }  // namespace consist

@@ -194,8 +194,8 @@ std::shared_ptr<Dataset> make_dataset(const DatasetChoice& choice, const Parts& 
   return host.make<Dataset>("dataset", choice.plugin, options);
 }
 
-/// The fields of the datasets; none where one is not there or cannot be made: add_dataset() says so, and a program can be looked at
-/// without data.
+/// The fields of the datasets; none where one is not there or cannot be made: open_dataset() says so, and a program can be looked
+/// at without data.
 std::vector<Field> fields_of_datasets(const RunConfig& config, PluginHost& host) {
   const std::vector<DatasetChoice> choices = parse_datasets(config.dataset);
   std::vector<Mixture::Part> made;
@@ -307,28 +307,29 @@ void settle_batch(RunConfig& config, const Layout& layout) {
   }
 }
 
-void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
-  parts.device_name = config.device;
+NamedDevice make_device(const RunConfig& config, PluginHost& host) {
+  std::string name = config.device;
   if (config.device == "auto") {
     std::string reasons;
-    parts.device_name.clear();
+    name.clear();
     for (const char* candidate : {"cuda", "cpu"}) {
       if (!host.has("device", candidate)) continue;
       const std::string reason = host.unavailable(host.find("device", candidate), std::chrono::seconds(20));
       if (reason.empty()) {
-        parts.device_name = candidate;
+        name = candidate;
         break;
       }
       reasons += std::string("\n  ") + candidate + ": " + reason;
     }
-    if (parts.device_name.empty()) throw UnavailableError("--device auto: there is no device that can work here" + reasons);
+    if (name.empty()) throw UnavailableError("--device auto: there is no device that can work here" + reasons);
   }
-  std::map<std::string, std::string> options = options_of(config, parts.device_name);
-  if (const auto chosen = config.chosen_options.find(parts.device_name); chosen != config.chosen_options.end()) {
+  std::map<std::string, std::string> options = options_of(config, name);
+  if (const auto chosen = config.chosen_options.find(name); chosen != config.chosen_options.end()) {
     for (const auto& [option, value] : chosen->second) options[option] = value;
   }
-  parts.device = host.make<Device>("device", parts.device_name, options);
-  if (parts.device_name == "cuda") kernel_sets().add(host, true);
+  std::shared_ptr<Device> device = host.make<Device>("device", name, options);
+  if (name == "cuda") kernel_sets().add(host, true);
+  return {std::move(name), std::move(device)};
 }
 
 std::shared_ptr<Dataset> make_unopened_dataset(const Parts& parts, const RunConfig& config, PluginHost& host) {
@@ -338,29 +339,31 @@ std::shared_ptr<Dataset> make_unopened_dataset(const Parts& parts, const RunConf
   return std::make_shared<Mixture>(std::move(made));
 }
 
-void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {
-  parts.dataset = make_unopened_dataset(parts, config, host);
-  parts.mixture = std::dynamic_pointer_cast<Mixture>(parts.dataset);
-  parts.dataset->open(
+RunData open_dataset(const Parts& parts, const RunConfig& config, PluginHost& host) {
+  RunData data;
+  data.dataset = make_unopened_dataset(parts, config, host);
+  data.mixture = std::dynamic_pointer_cast<Mixture>(data.dataset);
+  data.dataset->open(
       {.sequence_length = config.sequence, .vocabulary = parts.architecture->sizes().vocabulary, .seed = config.seed});
-  if (config.evaluate_every > 0 && parts.dataset->eval_sequences() == 0) {
-    throw UsageError("there is nothing to evaluate on (--evaluate-every, consist evaluate): the dataset has no evaluation part: " +
-                     parts.dataset->describe());
+  if (config.evaluate_every > 0 && data.dataset->eval_sequences() == 0) {
+    throw UsageError(
+        "there is nothing to evaluate on (--evaluate-every, consist evaluate): the dataset has no evaluation part: " +
+        data.dataset->describe());
   }
+  return data;
 }
 
-void settle_steps(RunConfig& config, const Dataset& dataset, const Layout& layout) {
-  if (config.epochs == 0) return;
+EpochSteps steps_of_epochs(const RunConfig& config, const Dataset& dataset, const Layout& layout) {
   constexpr std::int64_t most_steps = 1'000'000'000;
   const std::int64_t per_step = config.batch * config.accumulation * layout.batch_ranks(), epoch = dataset.train_sequences();
   if (epoch / per_step > most_steps / config.epochs) {
     throw UsageError("--epochs " + std::to_string(config.epochs) + ": a pass through the dataset has " + std::to_string(epoch) +
                      " sequences, which no run comes to the end of (" + dataset.describe() + "); say how many steps with --steps");
   }
-  config.steps = (config.epochs * epoch + per_step - 1) / per_step;
-  config.notes.push_back(std::to_string(config.epochs) + (config.epochs == 1 ? " epoch of " : " epochs of ") + std::to_string(epoch) +
-                         " sequences: " + std::to_string(config.steps) + (config.steps == 1 ? " step of " : " steps of ") +
-                         std::to_string(per_step));
+  const std::int64_t steps = (config.epochs * epoch + per_step - 1) / per_step;
+  return {steps, std::to_string(config.epochs) + (config.epochs == 1 ? " epoch of " : " epochs of ") + std::to_string(epoch) +
+                     " sequences: " + std::to_string(steps) + (steps == 1 ? " step of " : " steps of ") +
+                     std::to_string(per_step)};
 }
 
 bool leaves_transports_open(const RunConfig& config) {

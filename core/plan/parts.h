@@ -30,11 +30,7 @@ struct Parts {
   std::shared_ptr<Schedule> schedule;
   std::vector<std::shared_ptr<ParallelStrategy>> strategies;
   std::vector<StrategyUse> uses;  ///< point into `strategies`
-  std::shared_ptr<Device> device;
-  std::string device_name;  ///< the plugin's, after "auto" is resolved
-  std::shared_ptr<Dataset> dataset;
-  std::shared_ptr<const Mixture> mixture;  ///< the same, where --dataset names several
-  std::vector<Field> fields;  ///< of the dataset, which is not there yet when programs are made
+  std::vector<Field> fields;      ///< of the dataset, which is not there yet when programs are made
 
   CompileRequest compile_request(const RunConfig& config) const;
 };
@@ -42,7 +38,7 @@ struct Parts {
 /// The plugins for which options are given though the configuration does not contain them.
 CONSIST_API std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host);
 
-/// Makes everything but device and dataset, which cost time and memory: see add_device, add_dataset. Throws UsageError for
+/// Makes everything but device and dataset, which cost time and memory: see make_device, open_dataset. Throws UsageError for
 /// unknown names and for options of plugins that the configuration does not contain.
 CONSIST_API Parts make_parts(const RunConfig& config, PluginHost& host);
 
@@ -56,18 +52,33 @@ CONSIST_API ModelSizes model_sizes(const RunConfig& config, PluginHost& host);
 /// where they do not divide.
 CONSIST_API void settle_batch(RunConfig& config, const Layout& layout);
 
+/// A device plugin and what it made.
+struct NamedDevice {
+  std::string name;  ///< the plugin's, after "auto" is resolved
+  std::shared_ptr<Device> device;
+};
 /// Chooses and makes the device (not opened).
-CONSIST_API void add_device(Parts& parts, const RunConfig& config, PluginHost& host);
+CONSIST_API NamedDevice make_device(const RunConfig& config, PluginHost& host);
 
 /// The dataset, not opened: what it says of its tokenizer and its chat template.
 CONSIST_API std::shared_ptr<Dataset> make_unopened_dataset(const Parts& parts, const RunConfig& config, PluginHost& host);
 
+/// An open dataset.
+struct RunData {
+  std::shared_ptr<Dataset> dataset;
+  std::shared_ptr<const Mixture> mixture;  ///< the same, where --dataset names several
+};
 /// Makes the dataset and opens it.
-CONSIST_API void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host);
+CONSIST_API RunData open_dataset(const Parts& parts, const RunConfig& config, PluginHost& host);
 
-/// With --epochs: the steps that it takes until the dataset, which is there, has been read so many times; the last one reads the last
-/// sequence of the last pass. Throws UsageError for a dataset without an end.
-CONSIST_API void settle_steps(RunConfig& config, const Dataset& dataset, const Layout& layout);
+/// The length of a run that --epochs gives.
+struct EpochSteps {
+  std::int64_t steps = 0;
+  std::string note;  ///< for people: how the steps come about
+};
+/// Counts the steps until the dataset has been read config.epochs (at least 1) times; the last one reads the last sequence of the
+/// last pass. Throws UsageError for a dataset without an end.
+CONSIST_API EpochSteps steps_of_epochs(const RunConfig& config, const Dataset& dataset, const Layout& layout);
 
 /// The transports that --transport names.
 CONSIST_API std::vector<std::string> named_transports(const RunConfig& config);

@@ -11,10 +11,14 @@
 
 namespace consist {
 
-Plan::Plan(RunConfig config, PluginHost& host) : host_(&host), config_(std::move(config)), parts_(make_parts(config_, host)) {}
+SelectedParts select_parts(RunConfig config, PluginHost& host) {
+  Parts parts = make_parts(config, host);
+  return {std::move(config), std::move(parts)};
+}
 
-void Plan::lay_out(Target target) {
-  layout_ = consist::lay_out(parts_.uses, config_.ranks);
+Plan::Plan(SelectedParts selected, PluginHost& host, Target target)
+    : host_(&host), config_(std::move(selected.config)), parts_(std::move(selected.parts)) {
+  layout_ = lay_out(parts_.uses, config_.ranks);
   settle_batch(config_, layout_);
   for (const StrategyUse& use : parts_.uses) {
     const bool is_called = std::ranges::any_of(layout_.active, [&](const StrategyUse& a) { return a.name == use.name; });
@@ -39,6 +43,34 @@ void Plan::set_target(Target target) {
   if (!target_.machine) target_.machine = machine_named(config_.machine);
   const std::string device_kind = target_.device ? target_.device->info().kind : target_.machine->device_kind;
   transports_ = plan_transports(config_, layout_, *target_.machine, *host_, device_kind, target_.automatic);
+}
+
+Plan Plan::for_target(Target target) const {
+  Plan other = *this;
+  other.set_target(std::move(target));
+  return other;
+}
+
+Plan Plan::with_room(double room) const {
+  Plan other = *this;
+  other.room_ = room;
+  return other;
+}
+
+Plan Plan::with_micro_batches(int accumulation) const {
+  Plan other = *this;
+  other.config_.accumulation = accumulation;
+  return other;
+}
+
+Plan Plan::with_choices(JobChoices choices) const {
+  Plan other = *this;
+  RunConfig& config = other.config_;
+  if (choices.steps) config.steps = *choices.steps;
+  if (choices.options) config.chosen_options = std::move(*choices.options);
+  if (choices.transport) config.chosen_transport = std::move(*choices.transport);
+  for (std::string& note : choices.notes) config.notes.push_back(std::move(note));
+  return other;
 }
 
 namespace {
@@ -100,9 +132,7 @@ std::vector<PlannedRank> Plan::ranks(int rank, int threads, bool summarized) con
 }
 
 Plan plan_run(RunConfig config, PluginHost& host, Target target) {
-  Plan plan(std::move(config), host);
-  plan.lay_out(std::move(target));
-  return plan;
+  return Plan(select_parts(std::move(config), host), host, std::move(target));
 }
 
 std::vector<const Program*> programs_of(std::span<const PlannedRank> ranks) {

@@ -1,10 +1,13 @@
-// The plan of a run: parts, mesh, programs of the ranks, their memory and the time of a step, each made once from a
-// configuration. train, explain and compare begin with it.
+// The plan of a run: parts, mesh, programs of the ranks, their memory and the time of a step, made from a configuration. train,
+// explain and compare begin with it.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "consist/cost.h"
@@ -35,30 +38,48 @@ struct PlannedRank {
   ProgramSummary summary;
 };
 
-/// Not thread-safe; the plugin host must outlive it. Made in two stages, since a comparison tells parts that do not exist from
-/// parts that do not go together: plan_run() does both.
+/// The first stage of a plan: the parts that a configuration names, which need not go together. A comparison tells one that names
+/// parts that do not exist from one whose parts do not go together.
+struct SelectedParts {
+  RunConfig config;
+  Parts parts;
+};
+/// Makes the parts but device and dataset. Throws as make_parts().
+CONSIST_API SelectedParts select_parts(RunConfig config, PluginHost& host);
+
+/// Choices that a job makes for a run that is planned already. No program depends on it.
+struct JobChoices {
+  std::optional<std::int64_t> steps = std::nullopt;  ///< RunConfig::steps, where --epochs says how many
+  /// RunConfig::chosen_options.
+  std::optional<std::map<std::string, std::map<std::string, std::string>>> options = std::nullopt;
+  std::optional<std::string> transport = std::nullopt;  ///< RunConfig::chosen_transport
+  std::vector<std::string> notes = {};                  ///< behind those of RunConfig::notes
+};
+
+/// A value: nothing changes a plan, and what differs is another plan, made of this one. The plugin host must outlive it. Programs
+/// may be compiled on several threads at once unless the target has a device.
 class CONSIST_API Plan {
  public:
-  /// Makes the parts but device and dataset. Throws as make_parts().
-  Plan(RunConfig config, PluginHost& host);
+  /// The second stage: lays the ranks out in a mesh and settles the batch; notes strategies whose options have no effect. Throws
+  /// UsageError where sizes, ranks and transports do not go together, and for a --machine that is not known.
+  Plan(SelectedParts selected, PluginHost& host, Target target = {});
 
-  /// Lays the ranks out in a mesh and settles the batch; notes strategies whose options have no effect. Throws UsageError where
-  /// sizes and ranks do not go together, and for a --machine that is not known. To be called once, before what follows.
-  void lay_out(Target target = {});
-
-  PluginHost& host() noexcept { return *host_; }
+  PluginHost& host() const noexcept { return *host_; }
   const RunConfig& config() const noexcept { return config_; }
-  RunConfig& config() noexcept { return config_; }  ///< what the job settles later: chosen options, notes, where results go
   const Parts& parts() const noexcept { return parts_; }
-  Parts& parts() noexcept { return parts_; }  ///< device and dataset are added
   const Layout& layout() const noexcept { return layout_; }
-  const Target& target() const noexcept { return target_; }  ///< its machine is there once the plan is laid out
-  /// Throws UsageError for a --transport that does not go together with the layout.
-  void set_target(Target target);
-  const PlannedTransports& transports() const noexcept { return transports_; }  ///< once the plan is laid out
-  /// CompileRequest::room of what is compiled from now on.
-  void set_room(double room) noexcept { room_ = room; }
-  double room() const noexcept { return room_; }
+  const Target& target() const noexcept { return target_; }  ///< its machine is not null
+  const PlannedTransports& transports() const noexcept { return transports_; }
+  double room() const noexcept { return room_; }  ///< CompileRequest::room
+
+  /// The same run for another device or machine. Throws UsageError for a --transport that does not go together with them.
+  Plan for_target(Target target) const;
+  /// The same run with that CompileRequest::room.
+  Plan with_room(double room) const;
+  /// A run whose steps have so many micro-batches, for estimates of longer steps. The batch of all ranks stays as it is stated.
+  Plan with_micro_batches(int accumulation) const;
+  /// The same run with what its job has settled.
+  Plan with_choices(JobChoices choices) const;
 
   /// Compiled for the target. Throw what compile_step() throws.
   Program step(int rank, PassObserver* observer = nullptr) const;  ///< the observer is told of each pass
@@ -72,6 +93,8 @@ class CONSIST_API Plan {
   std::vector<PlannedRank> ranks(int rank = 0, int threads = 1, bool summarized = true) const;
 
  private:
+  void set_target(Target target);
+
   PluginHost* host_;
   RunConfig config_;
   Parts parts_;
@@ -81,7 +104,7 @@ class CONSIST_API Plan {
   double room_ = 1;
 };
 
-/// Both stages.
+/// Both stages: how a process plans its run, once.
 CONSIST_API Plan plan_run(RunConfig config, PluginHost& host, Target target = {});
 
 /// The programs of planned ranks, for simulate().

@@ -103,7 +103,7 @@ std::string nothing_moves_text(const OffloadRequest& request, std::span<const in
          (all ? "; name earlier layers, or leave the option out" : "");
 }
 
-std::string banner(const Plan& plan, const PlannedMemory& planned, const Communicators& communicators,
+std::string banner(const Plan& plan, const Dataset& dataset, const PlannedMemory& planned, const Communicators& communicators,
                    const ProgramSummary& summary) {
   const RunConfig& config = plan.config();
   const Parts& parts = plan.parts();
@@ -111,7 +111,7 @@ std::string banner(const Plan& plan, const PlannedMemory& planned, const Communi
   const DTypes d = parts.precision->dtypes();
   const ModelSizes sizes = parts.architecture->sizes();
   std::string text =
-      model_text(config) + ": " + si_text(static_cast<double>(sizes.parameters)) + " parameters, " + parts.dataset->describe();
+      model_text(config) + ": " + si_text(static_cast<double>(sizes.parameters)) + " parameters, " + dataset.describe();
   text += "\n" + text_of(config.strategies) + " on " + std::to_string(config.ranks) + (config.ranks == 1 ? " rank" : " ranks");
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     text += ", " + layout.mesh.axis(axis).name + "=" + std::to_string(layout.mesh.size_of(axis)) + " over " +
@@ -127,7 +127,7 @@ std::string banner(const Plan& plan, const PlannedMemory& planned, const Communi
   if (summary.fp8_flops > 0)
     text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
   if (!summary.parts.empty()) text += "\n" + summary.parts;
-  text += "\n" + one_line(parts.device->info().name);
+  text += "\n" + one_line(plan.target().device->info().name);
   for (const std::string& note : config.notes) text += "\n" + note;
   if (summary.gathers_nothing_quantized) text += "\n" + std::string(no_quantized_gathers);
   const std::int64_t sequences = config.batch * config.accumulation * layout.batch_ranks();

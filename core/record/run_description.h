@@ -26,7 +26,7 @@ std::string topology_json(const Plan& plan, const Communicators& communicators);
 CONSIST_API std::string program_json(const ProgramSummary& summary, const PlannedMemory& planned);
 /// The lines before the first step: model, layout and paths, transports that --transport left open, precision, device, batch,
 /// planned memory, notes of the configuration.
-std::string banner(const Plan& plan, const PlannedMemory& planned, const Communicators& communicators,
+std::string banner(const Plan& plan, const Dataset& dataset, const PlannedMemory& planned, const Communicators& communicators,
                    const ProgramSummary& summary);
 
 /// Warning that --offload-activations has no effect on these ranks: their stages have no activation that can be offloaded.

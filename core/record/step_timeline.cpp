@@ -125,9 +125,7 @@ Simulated simulated_step(const Plan& plan, const PreparedProgram& step, bool may
       const Durations durations = estimated_durations(*own);
       simulated.simulation = simulate({&own, 1}, {&durations, 1});
     } else if (may_compile) {
-      Plan of_stages = plan;
-      of_stages.set_target({nullptr, plan.target().machine, false});
-      simulated.compiled = of_stages.ranks(0, 1, false);
+      simulated.compiled = plan.for_target({nullptr, plan.target().machine, false}).ranks(0, 1, false);
       simulated.simulation = simulate(simulated.compiled);
     } else {
       simulated.problem = "the stages' programs take too long to compile for a simulation of the step";

@@ -151,6 +151,11 @@ SavedState::~SavedState() {
   if (made_export_folder_) std::filesystem::remove(config_.export_folder, ignored);
 }
 
+void SavedState::begin(const RunConfig& config, const Dataset& data) {
+  config_ = config;
+  data_ = &data;
+}
+
 std::int64_t SavedState::fill(TrainingState& state) {
   if (checkpoint_) {
     resume_from_checkpoint(state);
@@ -281,9 +286,7 @@ void SavedState::export_model(TrainingState& state) const {
   // Under their names only when the weights are there: an export that fails leaves nothing.
   std::vector<AtomicFile> beside_weights;
   if (job_.rank() == 0) {
-    const Dataset* const data = parts_.dataset.get();
-    beside_weights = copy_tokenizer(config_.export_folder, parts_.model_folder, data ? data->tokenizer() : std::string(),
-                                    data ? data->chat_template() : std::string());
+    beside_weights = copy_tokenizer(config_.export_folder, parts_.model_folder, data_->tokenizer(), data_->chat_template());
     const std::string text = with_dtype(parts_.architecture->config_json(), dtype);
     AtomicFile& file = beside_weights.emplace_back(config_.export_folder + "/config.json");
     file.write(text.data(), text.size());

@@ -17,7 +17,7 @@
 
 namespace consist {
 
-/// One per rank and run, used from the trainer's thread; what the constructor is given must outlive it. Each rank writes the
+/// One per rank and run, used from the trainer's thread; the parts and the job must outlive it. Each rank writes the
 /// parts that it owns, to a folder that all ranks share; a checkpoint of one layout is read in any other.
 class SavedState {
  public:
@@ -33,6 +33,10 @@ class SavedState {
   /// True if --resume found that the run had ended before, its export included; rank 0 has said so then, and there is nothing to
   /// fill, save or export.
   bool nothing_left() const noexcept { return nothing_left_; }
+
+  /// To be called before what follows: `config` is the configuration as the job has settled it, which checkpoints state; from
+  /// `data`, which outlives this, an export takes the tokenizer.
+  void begin(const RunConfig& config, const Dataset& data);
 
   /// Called by every rank: gives `state` its values and returns the number of steps that they have been trained for. With
   /// --resume these are the newest sound checkpoint's, if there is one; otherwise the model folder's weights or, for a preset
@@ -62,8 +66,9 @@ class SavedState {
   StoredDType dtype_that_holds(const OwnedTensors& mine, bool divided) const;
   void export_parts(const OwnedTensors& mine, StoredDType dtype) const;
 
-  const RunConfig& config_;
+  RunConfig config_;
   const Parts& parts_;
+  const Dataset* data_ = nullptr;
   JoinedJob& job_;
   std::string layout_;
   std::int64_t sequences_per_step_;

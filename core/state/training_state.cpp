@@ -36,61 +36,76 @@ bool holds_masters_values(const Program& program, const Parameter& p) {
          program[p.tensor].placements == program[p.master].placements;
 }
 
+/// True if the program has states that `kept` lacks.
+bool has_other_states(const Program& program, const std::map<std::string, std::int64_t>& kept) {
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    if (tensor.state && tensor.storage == static_cast<TensorId>(t) && !kept.contains(tensor.name)) return true;
+  }
+  return false;
+}
+
+/// Adds addresses for the program's states that `addresses` lacks, behind those that it has. Throws ProgramError for one that a
+/// training must keep.
+void place_states(const Program& program, std::int64_t padding, std::map<std::string, std::int64_t>& addresses) {
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    if (!tensor.state || tensor.storage != static_cast<TensorId>(t) || addresses.contains(tensor.name)) continue;
+    if (tensor.role == Role::optimizer_state && tensor.state_kind != StateKind::discardable)
+      throw ProgramError("text is generated with the state '" + tensor.name + "', which the step that is trained does not keep");
+    addresses[tensor.name] = addresses[""];  // where what persists ends
+    addresses[""] += aligned(program.bytes(static_cast<TensorId>(t)) + padding);
+  }
+}
+
 }  // namespace
 
-TrainingState::TrainingState(Program step, std::optional<Program> evaluation, Device& device,
-                             const CommunicatorOfQueue& communicators, int rank, std::int64_t memory_limit,
-                             std::optional<TextPrograms> text)
-    : device_(device),
-      rank_(rank),
-      memory_limit_(memory_limit > 0 ? memory_limit : device.info().memory_bytes),
-      text_(std::move(text)) {
-  prepare(std::move(step), std::move(evaluation), communicators);
+TrainingState::TrainingState(NamedPrograms programs, Device& device, const CommunicatorOfQueue& communicators, int rank,
+                             std::int64_t memory_limit)
+    : device_(device), rank_(rank), memory_limit_(memory_limit > 0 ? memory_limit : device.info().memory_bytes) {
+  Prepared prepared = prepare(std::move(programs), communicators);
+  programs_ = std::move(prepared.programs);
+  device_bytes_ = prepared.device_bytes;
+  host_bytes_ = prepared.host_bytes;
   list_values();
 }
 
-void TrainingState::prepare(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators) {
-  step_ = std::make_unique<PreparedProgram>(std::move(step), device_, communicators);
-  const MemoryPlan& plan = step_->plan();
-  device_bytes_ = plan.bytes[0];
-  host_bytes_ = plan.bytes[1];
-  if (evaluation) {
-    evaluation_ = std::make_unique<PreparedProgram>(std::move(*evaluation), device_, communicators);
-    const auto states = state_addresses(step_->program(), plan);
-    const MemoryPlan& evaluation_plan = evaluation_->plan(&states);
-    device_bytes_ = std::max(device_bytes_, evaluation_plan.bytes[0]);
-    host_bytes_ = std::max(host_bytes_, evaluation_plan.bytes[1]);
+TrainingState::Prepared TrainingState::prepare(NamedPrograms programs, const CommunicatorOfQueue& communicators) const {
+  Prepared prepared;
+  for (NamedProgram& named : programs)
+    prepared.programs.push_back(
+        {std::move(named.name), std::make_unique<PreparedProgram>(std::move(named.program), device_, communicators)});
+  Entry& first = prepared.programs.front();
+  const std::map<std::string, std::int64_t> kept = state_addresses(first.program->program(), first.program->plan());
+  std::map<std::string, std::int64_t> all = kept;
+  std::int64_t padding = 0;
+  for (Entry& entry : prepared.programs) {
+    entry.has_states = has_other_states(entry.program->program(), kept);
+    if (entry.has_states) padding = std::max(padding, entry.program->program().padding());
   }
-  if (text_) prepare_text(communicators);
-  check_limit(memory_limit_);
-}
-
-/// The caches of both programs lie behind the step's states, at the same places, and everything else of theirs behind those.
-void TrainingState::prepare_text(const CommunicatorOfQueue& communicators) {
-  std::map<std::string, std::int64_t> states = state_addresses(step_->program(), step_->memory());
-  const Program& all = text_->next;
-  const std::int64_t padding = std::max(all.padding(), text_->prompt.padding());
-  for (std::size_t t = 0; t < all.tensors.size(); ++t) {
-    const Tensor& tensor = all.tensors[t];
-    if (!tensor.state || tensor.storage != static_cast<TensorId>(t) || states.contains(tensor.name)) continue;
-    if (tensor.role == Role::optimizer_state && tensor.state_kind != StateKind::discardable)
-      throw ProgramError("text is generated with the state '" + tensor.name + "', which the step that is trained does not keep");
-    states[tensor.name] = states[""];  // where what persists of the step ends
-    states[""] += aligned(all.bytes(static_cast<TensorId>(t)) + padding);
+  for (const Entry& entry : prepared.programs) {
+    if (entry.has_states) place_states(entry.program->program(), padding, all);
   }
-  prompt_ = std::make_unique<PreparedProgram>(text_->prompt, device_, communicators);
-  next_ = std::make_unique<PreparedProgram>(text_->next, device_, communicators);
-  for (PreparedProgram* program : {prompt_.get(), next_.get()}) {
-    const MemoryPlan& plan = program->plan(&states);
-    device_bytes_ = std::max(device_bytes_, plan.bytes[0]);
-    host_bytes_ = std::max(host_bytes_, plan.bytes[1]);
+  for (const Entry& entry : prepared.programs) {
+    const MemoryPlan& plan = &entry == &first   ? first.program->memory()
+                             : entry.has_states ? entry.program->plan(&all)
+                                                : entry.program->plan(&kept);
+    prepared.device_bytes = std::max(prepared.device_bytes, plan.bytes[0]);
+    prepared.host_bytes = std::max(prepared.host_bytes, plan.bytes[1]);
   }
+  check_limit(prepared);
+  return prepared;
 }
 
 TrainingState::~TrainingState() {
-  for (auto* program : {&step_, &evaluation_, &prompt_, &next_}) program->reset();  // executables go before the memory they use
+  programs_.clear();  // executables go before the memory they use
   replaced_.clear();
   release_arenas();
+}
+
+PreparedProgram* TrainingState::find(std::string_view name) {
+  const auto found = std::find_if(programs_.begin(), programs_.end(), [&](const Entry& entry) { return entry.name == name; });
+  return found == programs_.end() ? nullptr : found->program.get();
 }
 
 void TrainingState::release_arenas() {
@@ -101,7 +116,7 @@ void TrainingState::release_arenas() {
 
 std::map<std::string, TensorId> TrainingState::kept_tensors() const {
   std::map<std::string, TensorId> kept;
-  for (const Parameter& p : step_->program().parameters) {
+  for (const Parameter& p : step().program().parameters) {
     kept[p.name + " as forward reads it"] = p.tensor;
     if (p.master != no_tensor) kept[p.name + ".master"] = p.master;
   }
@@ -109,31 +124,24 @@ std::map<std::string, TensorId> TrainingState::kept_tensors() const {
   return kept;
 }
 
-void TrainingState::replace_programs(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators,
-                                     bool profile) {
+void TrainingState::replace_programs(NamedPrograms programs, const CommunicatorOfQueue& communicators, bool profile) {
   std::map<std::string, std::vector<char>> values;
   for (const auto& [name, tensor] : kept_tensors()) {
     std::vector<char>& bytes = values[name];
-    bytes.resize(static_cast<std::size_t>(step_->program().bytes(tensor)));
-    device_.download(bytes.data(), step_->buffer(tensor).data, static_cast<std::int64_t>(bytes.size()));
+    bytes.resize(static_cast<std::size_t>(step().program().bytes(tensor)));
+    device_.download(bytes.data(), step().buffer(tensor).data, static_cast<std::int64_t>(bytes.size()));
   }
-  std::unique_ptr<PreparedProgram> old_step = std::move(step_), old_evaluation = std::move(evaluation_), old_prompt = std::move(prompt_),
-                                   old_next = std::move(next_);
-  const std::int64_t old_device_bytes = device_bytes_, old_host_bytes = host_bytes_;
-  try {
-    prepare(std::move(step), std::move(evaluation), communicators);
-  } catch (...) {
-    step_ = std::move(old_step);
-    evaluation_ = std::move(old_evaluation);
-    prompt_ = std::move(old_prompt);
-    next_ = std::move(old_next);
-    device_bytes_ = old_device_bytes;
-    host_bytes_ = old_host_bytes;
-    throw;
+  Prepared prepared = prepare(std::move(programs), communicators);
+  const auto same_name = [](const Entry& one, const Entry& other) { return one.name == other.name; };
+  if (!std::equal(programs_.begin(), programs_.end(), prepared.programs.begin(), prepared.programs.end(), same_name))
+    throw ProgramError("programs are replaced by those of other names");
+  for (std::size_t n = 0; n < programs_.size(); ++n) {  // in place, as the job's thread may look at them
+    std::swap(programs_[n].program, prepared.programs[n].program);
+    programs_[n].has_states = prepared.programs[n].has_states;
+    replaced_.push_back(std::move(prepared.programs[n].program));
   }
-  for (std::unique_ptr<PreparedProgram>* old : {&old_step, &old_evaluation, &old_prompt, &old_next}) {
-    if (*old) replaced_.push_back(std::move(*old));
-  }
+  device_bytes_ = prepared.device_bytes;
+  host_bytes_ = prepared.host_bytes;
   release_arenas();
   values_.clear();
   named_.clear();
@@ -142,62 +150,62 @@ void TrainingState::replace_programs(Program step, std::optional<Program> evalua
   const std::map<std::string, TensorId> kept = kept_tensors();
   for (const auto& [name, bytes] : values) {
     const auto found = kept.find(name);
-    if (found == kept.end() || step_->program().bytes(found->second) != static_cast<std::int64_t>(bytes.size()))
+    if (found == kept.end() || step().program().bytes(found->second) != static_cast<std::int64_t>(bytes.size()))
       throw ProgramError("the program that replaces another has no '" + name + "' of the same size");
-    device_.upload(step_->buffer(found->second).data, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+    device_.upload(step().buffer(found->second).data, bytes.data(), static_cast<std::int64_t>(bytes.size()));
   }
 }
 
-void TrainingState::check_limit(std::int64_t limit) const {
-  if (limit <= 0 || device_bytes_ <= limit) return;
-  std::string message = "this configuration needs " + bytes_text(device_bytes_) + " of device memory per rank, " +
-                        bytes_text(limit) + " may be used. At the peak it holds";
-  for (const MemoryShare& share : memory_by_role(step_->program(), step_->memory(), step_->workspace_bytes())) {
+void TrainingState::check_limit(const Prepared& prepared) const {
+  if (memory_limit_ <= 0 || prepared.device_bytes <= memory_limit_) return;
+  PreparedProgram& first = *prepared.programs.front().program;
+  std::string message = "this configuration needs " + bytes_text(prepared.device_bytes) + " of device memory per rank, " +
+                        bytes_text(memory_limit_) + " may be used. At the peak it holds";
+  for (const MemoryShare& share : memory_by_role(first.program(), first.memory(), first.workspace_bytes())) {
     message += "\n  " + bytes_text(share.bytes) + " " + share.what;
   }
   message += "\nThe largest tensors:";
-  for (const MemoryShare& share : largest_tensors(step_->program(), step_->memory(), 5)) {
+  for (const MemoryShare& share : largest_tensors(first.program(), first.memory(), 5)) {
     message += "\n  " + bytes_text(share.bytes) + " " + share.what;
   }
   message +=
       "\nWhat makes it smaller: a smaller --batch or --sequence (activations shrink in proportion; --accumulation keeps the "
       "step's batch), "
       "a 16-bit --precision, a smaller model, or a larger --memory-limit";
-  throw TooLarge(message, device_bytes_);
+  throw TooLarge(message, prepared.device_bytes);
 }
 
 void TrainingState::allocate(bool profile) {
   device_arena_ = device_.allocate(MemorySpace::device, device_bytes_);
   if (host_bytes_ > 0) host_arena_ = device_.allocate(MemorySpace::host, host_bytes_);
-  step_->bind(device_arena_, host_arena_, profile);
-  if (evaluation_) evaluation_->bind(device_arena_, host_arena_, false);
-  for (PreparedProgram* program : {prompt_.get(), next_.get()}) {
-    if (program != nullptr) program->bind(device_arena_, host_arena_, false);
+  for (Entry& entry : programs_) {
+    const bool is_first = &entry == &programs_.front();
+    entry.program->bind(device_arena_, host_arena_, is_first && profile);
+    if (!entry.has_states) fill_constants(*entry.program);
   }
-  fill_constants({step_.get(), evaluation_.get()});
 }
 
-void TrainingState::begin_text() {
-  fill_constants({prompt_.get(), next_.get()});
+void TrainingState::restore_constants(std::string_view name) {
+  for (Entry& entry : programs_) {
+    if (entry.name == name && entry.has_states) fill_constants(*entry.program);
+  }
 }
 
-void TrainingState::fill_constants(std::initializer_list<PreparedProgram*> programs) {
-  for (PreparedProgram* program : programs) {
-    if (program == nullptr) continue;
-    for (const Constant& constant : program->program().constants) {
-      const Tensor& t = program->program()[constant.tensor];
-      std::vector<float> values(static_cast<std::size_t>(t.shape.elements()));
-      constant.fill(values);
-      constexpr auto size = static_cast<std::int64_t>(sizeof(float));
-      for (const LocalRange& range : local_ranges(t.shape, t.placements, program->program().mesh, rank_))
-        device_.upload(program->buffer(constant.tensor).as<float>() + range.local, values.data() + range.logical, range.count * size);
-    }
+void TrainingState::fill_constants(PreparedProgram& program) {
+  for (const Constant& constant : program.program().constants) {
+    const Tensor& t = program.program()[constant.tensor];
+    std::vector<float> values(static_cast<std::size_t>(t.shape.elements()));
+    constant.fill(values);
+    constexpr auto size = static_cast<std::int64_t>(sizeof(float));
+    for (const LocalRange& range : local_ranges(t.shape, t.placements, program.program().mesh, rank_))
+      device_.upload(program.buffer(constant.tensor).as<float>() + range.local, values.data() + range.logical,
+                     range.count * size);
   }
 }
 
 void TrainingState::zero(TensorId tensor) {
-  const Buffer buffer = step_->buffer(tensor);
-  const std::int64_t bytes = step_->program().bytes(tensor);
+  const Buffer buffer = step().buffer(tensor);
+  const std::int64_t bytes = step().program().bytes(tensor);
   const std::vector<char> zeros(static_cast<std::size_t>(std::min<std::int64_t>(bytes, zeros_at_once)), 0);
   for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(zeros.size())) {
     device_.upload(buffer.as<char>() + at, zeros.data(),
@@ -206,12 +214,12 @@ void TrainingState::zero(TensorId tensor) {
 }
 
 void TrainingState::write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make, bool own) {
-  const Program& program = step_->program();
+  const Program& program = step().program();
   const Tensor& t = program[tensor];
   std::vector<StagedUpload::Target> targets;
   for (TensorId target : {tensor, rounded}) {
     if (target != no_tensor)
-      targets.push_back({step_->buffer(target).data, static_cast<std::int64_t>(size_of(program[target].dtype))});
+      targets.push_back({step().buffer(target).data, static_cast<std::int64_t>(size_of(program[target].dtype))});
   }
   const std::vector<LocalRange> ranges = own ? std::vector<LocalRange>{{0, 0, program.local(tensor).elements()}}
                                              : local_ranges(t.shape, t.placements, program.mesh, rank_);
@@ -228,7 +236,7 @@ void TrainingState::write_tensor(StagedUpload& upload, TensorId tensor, TensorId
 }
 
 void TrainingState::set_parameter(StagedUpload& upload, const Parameter& parameter, const MakeFloats& make) {
-  const Program& program = step_->program();
+  const Program& program = step().program();
   const auto elements_in = [&make](DType dtype) -> MakeElements {
     if (dtype == DType::f32) {
       return [make](std::int64_t logical, std::int64_t count, char* out) {
@@ -260,7 +268,7 @@ int filling_threads(const Job& job) {
 
 void TrainingState::initialize(std::uint64_t seed, int threads) {
   StagedUpload upload(device_, threads);
-  for (const Parameter& p : step_->program().parameters) {
+  for (const Parameter& p : step().program().parameters) {
     set_parameter(upload, p, [seed, &p](std::int64_t first, std::span<float> out) {
       initial_values(out, seed, p.name, first, p.init_mean, p.init_std);
     });
@@ -272,7 +280,7 @@ void TrainingState::initialize(std::uint64_t seed, int threads) {
 
 void TrainingState::load_weights(const ReadElements& read, int threads) {
   StagedUpload upload(device_, threads);
-  for (const Parameter& p : step_->program().parameters) {
+  for (const Parameter& p : step().program().parameters) {
     set_parameter(upload, p, [&read, &p](std::int64_t first, std::span<float> out) { read(p.name, first, out); });
   }
   upload.finish();
@@ -281,7 +289,7 @@ void TrainingState::load_weights(const ReadElements& read, int threads) {
 }
 
 void TrainingState::load_values(std::span<const Value> values, const ReadValue& read, int threads) {
-  const Program& program = step_->program();
+  const Program& program = step().program();
   std::map<TensorId, const Parameter*> of_master;
   for (const Parameter& p : program.parameters) {
     if (p.master != no_tensor) of_master.emplace(p.master, &p);

@@ -3,10 +3,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -40,19 +38,27 @@ class CONSIST_API TooLarge : public UsageError {
   std::int64_t bytes_;
 };
 
-/// Programs that generate text from the weights that a step trains (see generator.h).
-struct TextPrograms {
-  Program prompt, next;
+/// A program that runs on the states of a TrainingState, and what it is called there.
+struct NamedProgram {
+  std::string name;
+  Program program;
 };
+using NamedPrograms = std::vector<NamedProgram>;
+
+/// Names that the core gives: a training step, an evaluation, and the programs that generate text (see generator.h), of which one
+/// reads many tokens of a prompt at once and the other the newest.
+inline constexpr const char *train_program = "train", *evaluate_program = "evaluate", *prefill_program = "prefill",
+                            *decode_program = "decode";
 
 /// Owned by the trainer, used from its thread. Device and communicators must outlive it.
 class CONSIST_API TrainingState {
  public:
-  /// Prepares and plans both programs. Throws TooLarge, before anything is allocated, if the plan exceeds `memory_limit` bytes
-  /// (0: what the device has); the message names the largest tensors and what makes plans smaller.
-  /// `text`: programs that generate from the step's weights between steps, in memory behind the step's states.
-  TrainingState(Program step, std::optional<Program> evaluation, Device& device, const CommunicatorOfQueue& communicators,
-                int rank, std::int64_t memory_limit, std::optional<TextPrograms> text = std::nullopt);
+  /// Prepares and plans the programs, at least one, which share one arena. The states of the first are kept; others read and
+  /// write them by their names. One that has states besides (caches of keys and values) has these and all else behind those of
+  /// the first. Throws TooLarge, before anything is allocated, if the plan exceeds `memory_limit` bytes (0: what the device has);
+  /// the message names the largest tensors and what makes plans smaller.
+  TrainingState(NamedPrograms programs, Device& device, const CommunicatorOfQueue& communicators, int rank,
+                std::int64_t memory_limit);
   ~TrainingState();
   TrainingState(const TrainingState&) = delete;
   TrainingState& operator=(const TrainingState&) = delete;
@@ -60,23 +66,24 @@ class CONSIST_API TrainingState {
   /// Allocates the arenas, fills in constants and hands the programs to the device.
   void allocate(bool profile);
 
-  /// Runs other programs from now on, with the same parameters and states, whose values stay as they are: prepares and plans them, gives
-  /// back the memory and allocates it anew. Values go through the host's memory. Throws TooLarge, with nothing changed.
-  void replace_programs(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators, bool profile);
+  /// Runs other programs of the same names from now on, with the same parameters and states, whose values stay as they are:
+  /// prepares and plans them, gives back the memory and allocates it anew. Values go through the host's memory. Throws TooLarge,
+  /// with nothing changed.
+  void replace_programs(NamedPrograms programs, const CommunicatorOfQueue& communicators, bool profile);
 
   /// Initial weights from the seed, made on `threads` threads; optimizer states as at step 0.
   void initialize(std::uint64_t seed, int threads = 1);
   /// Weights from `read`, by parameter name, on `threads` threads; optimizer states as at step 0.
   void load_weights(const ReadElements& read, int threads = 1);
 
-  PreparedProgram& step() { return *step_; }
-  PreparedProgram* evaluation() { return step_evaluates_ ? step_.get() : evaluation_.get(); }
-  /// The step is an evaluation itself: nothing is trained.
-  void evaluate_by_step() noexcept { step_evaluates_ = true; }
-  PreparedProgram* prompt() { return prompt_.get(); }  ///< of TextPrograms; null without
-  PreparedProgram* next() { return next_.get(); }
-  /// Before text is generated: steps write where the programs' constants lie.
-  void begin_text();
+  /// The first program.
+  PreparedProgram& step() const { return *programs_.front().program; }
+  /// The program of that name; null: there is none.
+  PreparedProgram* find(std::string_view name);
+  PreparedProgram* evaluation() { return find(evaluate_program); }
+  /// To be called before the program of that name runs after another one. If it has states of its own, the first program writes
+  /// where they lie: fills in its constants again.
+  void restore_constants(std::string_view name);
   std::int64_t planned_bytes() const noexcept { return device_bytes_; }
   std::int64_t planned_host_bytes() const noexcept { return host_bytes_; }
 
@@ -119,14 +126,22 @@ class CONSIST_API TrainingState {
   void read_weights(const std::string& parameter, std::int64_t first, std::span<float> out);
 
  private:
-  /// Prepares and plans both, and checks them against the limit.
-  void prepare(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators);
+  struct Entry {
+    std::string name;
+    std::unique_ptr<PreparedProgram> program;
+    bool has_states = false;  ///< of its own, behind those of the first
+  };
+  struct Prepared {
+    std::vector<Entry> programs;
+    std::int64_t device_bytes = 0, host_bytes = 0;
+  };
+  /// Prepares and plans them, and checks them against the limit.
+  Prepared prepare(NamedPrograms programs, const CommunicatorOfQueue& communicators) const;
   void release_arenas();
   /// Parameters, masters, and all states that the step writes, by name.
   std::map<std::string, TensorId> kept_tensors() const;
-  void check_limit(std::int64_t limit) const;
-  void prepare_text(const CommunicatorOfQueue& communicators);
-  void fill_constants(std::initializer_list<PreparedProgram*> programs);
+  void check_limit(const Prepared& prepared) const;
+  void fill_constants(PreparedProgram& program);
   using MakeFloats = std::function<void(std::int64_t logical, std::span<float> out)>;
   using MakeElements = std::function<void(std::int64_t logical, std::int64_t count, char* out)>;
   /// Parameter, master and moments as at step 0; `make` is called from the upload's threads.
@@ -146,10 +161,7 @@ class CONSIST_API TrainingState {
   Device& device_;
   int rank_;
   std::int64_t memory_limit_ = 0;  // bytes; 0: none
-  std::unique_ptr<PreparedProgram> step_, evaluation_;
-  bool step_evaluates_ = false;
-  std::optional<TextPrograms> text_;  // as they were given
-  std::unique_ptr<PreparedProgram> prompt_, next_;
+  std::vector<Entry> programs_;
   std::vector<std::unique_ptr<PreparedProgram>> replaced_;  // the job's thread may still look at them
   std::vector<Value> values_;
   std::int64_t device_bytes_ = 0, host_bytes_ = 0;

@@ -24,7 +24,7 @@ void decode(const void* bytes, DType dtype, std::span<float> out) {
 }  // namespace
 
 void TrainingState::list_values() {
-  const Program& program = step_->program();
+  const Program& program = step().program();
   bool saved_here = true;
   auto add = [&](const std::string& name, TensorId tensor) {
     if (tensor == no_tensor) return;
@@ -42,7 +42,7 @@ void TrainingState::list_values() {
 }
 
 std::set<TensorId> TrainingState::storages_of_parameters() const {
-  const Program& program = step_->program();
+  const Program& program = step().program();
   std::set<TensorId> storages;
   for (const Parameter& p : program.parameters) {
     for (TensorId tensor : {p.tensor, p.master}) {
@@ -54,14 +54,14 @@ std::set<TensorId> TrainingState::storages_of_parameters() const {
 }
 
 TrainingState::Value TrainingState::state_value(TensorId id) const {
-  const Tensor& state = step_->program()[id];
-  const Shape shape = state.state_kind == StateKind::per_rank ? step_->program().local(id) : state.shape;
+  const Tensor& state = step().program()[id];
+  const Shape shape = state.state_kind == StateKind::per_rank ? step().program().local(id) : state.shape;
   return {
       .name = state.name, .tensor = id, .dtype = state.dtype, .shape = shape, .of_parameter = false, .kind = state.state_kind};
 }
 
 std::vector<TrainingState::Value> TrainingState::states_read() const {
-  const Program& program = step_->program();
+  const Program& program = step().program();
   std::vector<Value> states;
   std::set<TensorId> listed = storages_of_parameters();
   for (const Value& value : values_) {
@@ -80,7 +80,7 @@ std::vector<TrainingState::Value> TrainingState::states_read() const {
 }
 
 void TrainingState::list_states() {
-  const Program& program = step_->program();
+  const Program& program = step().program();
   const std::set<TensorId> of_parameters = storages_of_parameters();
   std::set<TensorId> listed;
   for (const Instruction& i : program.instructions) {
@@ -97,7 +97,7 @@ void TrainingState::list_states() {
 
 void TrainingState::read_value(const Value& value, std::int64_t first, std::int64_t count, void* out) {
   const auto size = static_cast<std::int64_t>(size_of(value.dtype));
-  device_.download(out, step_->buffer(value.tensor).as<char>() + first * size, count * size);
+  device_.download(out, step().buffer(value.tensor).as<char>() + first * size, count * size);
 }
 
 void TrainingState::read_weights(const std::string& parameter, std::int64_t first, std::span<float> out) {

@@ -13,17 +13,13 @@
 #include "consist/text.h"
 #include "core/archive/archive.h"
 #include "core/connect/agreement.h"
-#include "core/connect/communicators.h"
-#include "core/connect/device_options.h"
-#include "core/connect/host_memory.h"
 #include "core/connect/last_resort.h"
 #include "core/lower/program_summary.h"
-#include "core/plan/links.h"
-#include "core/plan/machine_choice.h"
+#include "core/plan/parts.h"
 #include "core/record/job_memory.h"
 #include "core/record/run_description.h"
 #include "core/state/loaded_weights.h"
-#include "core/training/run_setup.h"
+#include "core/training/session.h"
 #include "core/training/trainer.h"
 
 namespace consist {
@@ -67,60 +63,56 @@ std::string evaluation_json(const EvaluationResult& result) {
 }
 
 /// Writes the texts by which a training run describes itself, as far as an evaluation has them.
-void describe(Archive& archive, const RunConfig& config, const std::string& environment, const std::string& topology,
-              const std::string& program) {
-  RunConfig recorded = config;
+void describe(Archive& archive, const JoinedJob& job, Session& session, const PlannedMemory& planned) {
+  const Plan& plan = session.plan();
+  RunConfig recorded = plan.config();
   recorded.evaluate_every = 0;  // an option of training, by which the plan knows that it evaluates
   archive.text("/config", recorded.to_json());
-  archive.text("/environment", environment);
-  archive.text("/topology", topology);
-  archive.text("/program", program);
+  archive.text("/environment", environment_json(job, session.device(), session.machine(), session.communicators(), plan.host()));
+  archive.text("/topology", topology_json(plan, session.communicators()));
+  archive.text("/program", program_json(summarize(session.state().step()), planned));
 }
 
-EvaluationResult evaluate_in(Plan& plan, JoinedJob& job, std::optional<Archive>& archive) {
-  RunConfig& config = plan.config();
-  Parts& parts = plan.parts();
-  agree_on_options(job, config);
-  open_device(parts, config, plan.host(), job);
-  const MachineChoice machine = agree_on_machine(job, parts.device->info(), config.machine);
-  plan_for_device(plan, job, machine.machine);
-  add_dataset(parts, config, plan.host());
+NamedPrograms evaluation_of(const Plan& plan, int rank) {
+  NamedPrograms programs;
+  programs.push_back({evaluate_program, plan.evaluation(rank).value()});
+  return programs;
+}
+
+EvaluationResult evaluate_in(const Plan& planned, JoinedJob& job, std::optional<Archive>& archive) {
+  agree_on_options(job, planned.config());
+  Session session(planned, job);
+  const Plan& plan = session.plan();
+  const RunConfig& config = plan.config();
+  const std::shared_ptr<Dataset> dataset = open_dataset(plan.parts(), config, plan.host()).dataset;
   if (job.rank() == 0) {
-    for (const std::string& warning : parts.dataset->warnings()) log::warn(warning);
+    for (const std::string& warning : dataset->warnings()) log::warn(warning);
   }
-  Program program = plan.evaluation(job.rank()).value();
-  std::vector<const Program*> programs{&program};
-  agree_on_programs(job, "collectives", programs);
-  const Communicators communicators(plan.layout().mesh, job, *parts.device, transport_maker(plan), programs);
-  TrainingState state = make_state(plan, std::move(program), std::nullopt, communicators, job.rank(), nullptr);
-  state.evaluate_by_step();
-  programs = {&state.step().program()};
-  agree_on_programs(job, "planned collectives", programs);
-  check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
+  session.prepare(evaluation_of(plan, job.rank()));
+  TrainingState& state = session.state();
   state.allocate(false);
-  const TrainedWeights weights = load_trained_weights(state, config, parts, job);
+  const TrainedWeights weights = load_trained_weights(state, config, plan.parts(), job);
   EvaluationResult result{
-      .weights = weights.text, .step = weights.step, .dataset = parts.dataset->describe(), .device = parts.device->info().name};
+      .weights = weights.text, .step = weights.step, .dataset = dataset->describe(), .device = session.device().info().name};
   tell_bytes(job, "planned", state.planned_bytes());
   tell_bytes(job, "planned_host", state.planned_host_bytes());
   if (!config.archive.empty()) {
     archive.emplace(config.archive, config.overwrite);
-    const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
-                                largest_bytes(job, "planned_host", state.planned_host_bytes())};
-    describe(*archive, config, environment_json(job, *parts.device, machine, communicators, plan.host()),
-             topology_json(plan, communicators), program_json(summarize(state.step()), planned));
+    const PlannedMemory memory{largest_bytes(job, "planned", state.planned_bytes()),
+                               largest_bytes(job, "planned_host", state.planned_host_bytes())};
+    describe(*archive, job, session, memory);
   }
   Events events([&] {
     constexpr double growth = 1.5;
-    plan.set_room(plan.room() * growth);
-    state.replace_programs(plan.evaluation(job.rank()).value(), std::nullopt, communicators.by_queue(), false);
+    const Plan roomier = plan.with_room(plan.room() * growth);
+    session.replace(roomier, evaluation_of(roomier, job.rank()), false);
   });
   const TrainerSettings settings{.micro_batch = config.batch,
                                  .sequence = config.sequence,
                                  .evaluate_every = 1,
                                  .evaluate_sequences = config.evaluate_sequences,
                                  .dataset = config.dataset};
-  const EvaluationReport report = evaluate(state, *parts.dataset, plan.layout(), job.rank(), settings, events);
+  const EvaluationReport report = evaluate(state, *dataset, plan.layout(), job.rank(), settings, events);
   if (!std::isfinite(report.loss)) throw Error("the loss is not finite: the weights of " + result.weights + " are damaged");
   result.loss = report.loss;
   result.tokens = static_cast<std::int64_t>(report.targets);
@@ -142,10 +134,9 @@ double EvaluationResult::perplexity() const {
   return std::exp(loss);
 }
 
-EvaluationResult run_evaluation(Plan plan, JoinedJob& job) {
+EvaluationResult run_evaluation(const Plan& plan, JoinedJob& job) {
   const LastResort last_resort(job, [](const std::string& /*reason*/) {});
-  RunConfig& config = plan.config();
-  if (job.rank() != 0) config.archive.clear();
+  const RunConfig& config = plan.config();
   std::optional<Archive> archive;
   try {
     if (!config.archive.empty()) check_archive_path(config.archive, config.overwrite);

@@ -26,7 +26,7 @@ struct EvaluationResult {
 /// Weights are those of load_trained_weights();
 /// --evaluate-sequences says how many sequences of the dataset's evaluation part are read, 0 all of them. The result is the same
 /// on all ranks. Throws UsageError for a dataset without an evaluation part, Error if the loss is not finite, and as
-/// run_training(). Rank 0 writes the archive that the configuration names (docs/archive.md).
-CONSIST_API EvaluationResult run_evaluation(Plan plan, JoinedJob& job);
+/// run_training(). Rank 0 writes the archive that the configuration names (docs/archive.md); that of other ranks names none.
+CONSIST_API EvaluationResult run_evaluation(const Plan& plan, JoinedJob& job);
 
 }  // namespace consist

@@ -19,8 +19,11 @@ std::int64_t room_of(const Program& program) {
 
 }  // namespace
 
-TextPrograms text_programs(const Plan& plan, std::int64_t longest, int rank) {
-  return {plan.stretch(longest, std::min(prompt_stretch, longest), false, rank), plan.stretch(longest, 1, true, rank)};
+NamedPrograms text_programs(const Plan& plan, std::int64_t longest, int rank) {
+  NamedPrograms programs;
+  programs.push_back({decode_program, plan.stretch(longest, 1, true, rank)});
+  programs.push_back({prefill_program, plan.stretch(longest, std::min(prompt_stretch, longest), false, rank)});
+  return programs;
 }
 
 std::int64_t room_for(std::int64_t tokens, std::int64_t positions) {
@@ -28,14 +31,15 @@ std::int64_t room_for(std::int64_t tokens, std::int64_t positions) {
   return positions > 0 ? std::min(whole, positions) : whole;
 }
 
-Generator::Generator(TrainingState& state, PreparedProgram& prompt, PreparedProgram& next)
+Generator::Generator(TrainingState& state)
     : state_(state),
-      prompt_(prompt),
-      next_(next),
-      stretch_(state.input_part(prompt, "ids").shape[1]),
-      longest_(room_of(next.program())),
-      rows_(state.input_part(next, "ids").shape[0]) {
-  const Shape logits = state.input_part(next, logits_name).shape;
+      prompt_(*state.find(prefill_program)),
+      next_(*state.find(decode_program)),
+      stretch_(state.input_part(prompt_, "ids").shape[1]),
+      longest_(room_of(next_.program())),
+      rows_(state.input_part(next_, "ids").shape[0]) {
+  for (const char* name : {prefill_program, decode_program}) state.restore_constants(name);
+  const Shape logits = state.input_part(next_, logits_name).shape;
   vocabulary_ = logits.last();
   logits_.resize(static_cast<std::size_t>(logits.elements()));
 }

@@ -15,9 +15,10 @@ namespace consist {
 /// Tokens of a prompt that one program reads at once.
 inline constexpr std::int64_t prompt_stretch = 64;
 
-/// The two programs of a rank: `prompt` reads prompt_stretch tokens (fewer where there is no room for as many), `next` one, of
-/// which it makes logits. `longest`: tokens of the longest sequence, what is generated included.
-CONSIST_API TextPrograms text_programs(const Plan& plan, std::int64_t longest, int rank = 0);
+/// The two programs of a rank: prefill_program reads prompt_stretch tokens (fewer where there is no room for as many), and
+/// decode_program, the first of them, one, of which it makes logits. `longest`: tokens of the longest sequence, what is generated
+/// included.
+CONSIST_API NamedPrograms text_programs(const Plan& plan, std::int64_t longest, int rank = 0);
 
 /// Room for `tokens` tokens, in whole stretches of prompts where the model has so many positions (0: as many as one likes).
 CONSIST_API std::int64_t room_for(std::int64_t tokens, std::int64_t positions);
@@ -26,8 +27,8 @@ CONSIST_API std::int64_t room_for(std::int64_t tokens, std::int64_t positions);
 /// divided over ranks each rank reads the same tokens.
 class CONSIST_API Generator {
  public:
-  /// The programs are those of TextPrograms, bound.
-  Generator(TrainingState& state, PreparedProgram& prompt, PreparedProgram& next);
+  /// The state is allocated and has text_programs(), which run alone as long as this is used.
+  explicit Generator(TrainingState& state);
 
   /// Forgets what was read.
   void restart() noexcept { position_ = 0; }

@@ -8,7 +8,7 @@
 #include "core/plan/plan.h"
 #include "core/record/observers.h"
 #include "core/record/recorder.h"
-#include "core/training/adviser.h"
+#include "core/training/run.h"
 #include "core/training/samples.h"
 #include "core/training/stop_request.h"
 #include "core/training/trainer.h"
@@ -17,10 +17,10 @@ namespace consist {
 
 /// The arguments of run_training(), which outlive the run.
 struct RunContext {
-  Plan& plan;
+  const Plan& plan;
   JoinedJob& job;
   StopRequest& stop;
-  Adviser* adviser = nullptr;
+  const RunHooks& hooks;
   const SampleRequest* samples = nullptr;
 };
 

@@ -36,12 +36,13 @@ void check_archive(const RunConfig& config, PluginHost& host) {
 
 }  // namespace
 
-TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop, Adviser* adviser, const SampleRequest* samples) {
-  RunConfig& config = plan.config();
+TrainerResult run_training(const Plan& plan, JoinedJob& job, StopRequest& stop, const RunHooks& hooks,
+                           const SampleRequest* samples) {
+  const RunConfig& config = plan.config();
   if (config.ranks != job.size()) {
     throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the job has " + std::to_string(job.size()) + " ranks");
   }
-  if (job.rank() != 0) config.archive.clear();
+  if (job.rank() != 0 && !config.archive.empty()) throw ProgramError("rank 0 alone writes the archive");
   Observers observers;
   std::optional<Recorder> recorder;
   std::atomic<Recorder*> open_recorder{nullptr};
@@ -52,7 +53,7 @@ TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop, Adviser
   try {
     check_archive(config, plan.host());
     if (job.rank() == 0) observers = Observers(config, plan.host());
-    return run_recorded({plan, job, stop, adviser, samples}, recorder, open_recorder, observers);
+    return run_recorded({plan, job, stop, hooks, samples}, recorder, open_recorder, observers);
   } catch (const std::exception& error) {
     job.fail(error.what());
     observers.tell([&](Observer& observer) { observer.end("failed", error.what()); });

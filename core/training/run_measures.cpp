@@ -11,7 +11,10 @@
 
 namespace consist {
 
-Bound bound_of(const Parts& parts, const RunConfig& config) {
+Bound bound_of(const Plan& plan) {
+  const RunConfig& config = plan.config();
+  const Parts& parts = plan.parts();
+  Device& device = *plan.target().device;
   const double tokens = static_cast<double>(config.batch) * static_cast<double>(config.sequence) * config.accumulation *
                         static_cast<double>(config.steps);
   std::string too_short =
@@ -19,14 +22,15 @@ Bound bound_of(const Parts& parts, const RunConfig& config) {
   if (!too_short.empty()) return {0, std::move(too_short)};
   const ModelSizes sizes = parts.architecture->sizes();
   const DType operand = parts.precision->peak() == "fp8" ? DType::e4m3 : parts.precision->dtypes().parameter;
-  const bool on_processor = parts.device->info().kind == "cpu";  // another device works on while the host's threads wait
-  return measure_bound(
-      [&] { return parts.device->measure_matmul(operand, config.batch * config.sequence, sizes.ffn, sizes.hidden); },
-      [&] { return on_processor ? seconds_waited_for_processor() : -1; });
+  const bool on_processor = device.info().kind == "cpu";  // another device works on while the host's threads wait
+  return measure_bound([&] { return device.measure_matmul(operand, config.batch * config.sequence, sizes.ffn, sizes.hidden); },
+                       [&] { return on_processor ? seconds_waited_for_processor() : -1; });
 }
 
-void add_rates(RunResult& result, const RunConfig& config, const Parts& parts, const RunEvents& events) {
-  result.peak_flops = peak_flops(parts.device->info(), parts.precision->peak());
+void add_rates(RunResult& result, const Plan& plan, const RunEvents& events) {
+  const RunConfig& config = plan.config();
+  const Parts& parts = plan.parts();
+  result.peak_flops = peak_flops(plan.target().device->info(), parts.precision->peak());
   const Steady steady = steady_state(events.seconds());
   if (steady.steps == 0) return;
   result.tokens_per_second = static_cast<double>(events.tokens()) / steady.median_seconds;

@@ -6,8 +6,7 @@
 
 #include "consist/job.h"
 #include "consist/mesh.h"
-#include "core/config/run_config.h"
-#include "core/plan/parts.h"
+#include "core/plan/plan.h"
 #include "core/record/bound.h"
 #include "core/record/run_result.h"
 #include "core/training/run_events.h"
@@ -15,10 +14,10 @@
 namespace consist {
 
 /// Rate of the model's largest linear on this rank, all ranks measuring at once as they train at once. None for a short run.
-Bound bound_of(const Parts& parts, const RunConfig& config);
+Bound bound_of(const Plan& plan);
 
 /// Adds the steady state's rates and the peak that they are held against.
-void add_rates(RunResult& result, const RunConfig& config, const Parts& parts, const RunEvents& events);
+void add_rates(RunResult& result, const Plan& plan, const RunEvents& events);
 
 /// Pipelines only: on rank 0 reports how long the ranks waited and how fast they are, as text and in `profile`. Called by every
 /// rank.

@@ -8,7 +8,7 @@
 
 namespace consist {
 
-TextPrograms sample_programs(const Plan& plan, const Program& step, const SampleRequest& request, int rank) {
+NamedPrograms sample_programs(const Plan& plan, const Program& step, const SampleRequest& request, int rank) {
   if (step.stage_axis >= 0)
     throw UsageError(
         "--sample-every does not go with a pipeline, of which each rank has a part of the model; use consist generate on its "
@@ -29,8 +29,7 @@ TextPrograms sample_programs(const Plan& plan, const Program& step, const Sample
 }
 
 std::string sample(TrainingState& state, const SampleRequest& request) {
-  state.begin_text();
-  Generator generator(state, *state.prompt(), *state.next());
+  Generator generator(state);
   Sampler sampler({.temperature = 0});
   std::vector<std::int32_t> tokens;
   std::span<const float> logits = generator.read(request.prompt);

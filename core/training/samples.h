@@ -22,7 +22,7 @@ struct SampleRequest {
 
 /// The programs for it. Throws UsageError for a layout that does not allow it, and where prompt and tokens are more than the
 /// model's positions.
-TextPrograms sample_programs(const Plan& plan, const Program& step, const SampleRequest& request, int rank);
+NamedPrograms sample_programs(const Plan& plan, const Program& step, const SampleRequest& request, int rank);
 
 /// Called by every rank: the text behind the prompt, from the weights as they are. Weights and states stay as they are.
 std::string sample(TrainingState& state, const SampleRequest& request);

@@ -76,6 +76,7 @@ std::vector<float> read_choices(TrainingState& state) {
 EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
   const std::int64_t rounds = batches.evaluation_rounds();
+  state.restore_constants(evaluate_program);
   const bool masked = state.has_input(*state.evaluation(), "loss_count");
   double sum = 0, counted = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {

@@ -149,18 +149,17 @@ class Calibration {
   /// With the options that a training would settle by measuring (core/connect/device_options.h), for the first of the steps in
   /// less than fp32.
   static std::shared_ptr<Device> open_for_training(const Request& request, RunConfig config, PluginHost& host, JoinedJob& job) {
-    Parts probe;
-    add_device(probe, config, host);
-    const std::vector<launch::CalibrationStep> steps = launch::calibration_plan(probe.device_name, request.models).sampled;
+    const std::string kind = make_device(config, host).name;
+    const std::vector<launch::CalibrationStep> steps = launch::calibration_plan(kind, request.models).sampled;
     const auto narrow = std::find_if(steps.begin(), steps.end(), [](const auto& step) { return step.precision != "fp32"; });
     const launch::CalibrationStep& step = narrow == steps.end() ? steps.front() : *narrow;
     config.model = step.model;
     config.precision = step.precision;
     config.batch = step.batch;
     config.sequence = step.sequence;
-    Parts parts = make_parts(config, host);
-    for (const std::string& note : consist::open_device(parts, config, host, job)) std::printf("%s\n", printable(note).c_str());
-    return parts.device;
+    const OpenDevice opened = open_device(make_parts(config, host), config, host, job);
+    for (const std::string& note : opened.notes) std::printf("%s\n", printable(note).c_str());
+    return opened.device;
   }
 
   /// Watts of the device that has computed nothing for as long as its sensor looks back; nothing where it has none.

@@ -138,9 +138,9 @@ class Comparison {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       bool parts_exist = false;
       try {
-        Plan plan(config_of(rows_[i]), host_);
+        SelectedParts selected = select_parts(config_of(rows_[i]), host_);
         parts_exist = true;
-        plan.lay_out();
+        Plan plan(std::move(selected), host_);
         settled_[i] = plan.config();
         checked.push_back({i, std::move(plan)});
       } catch (const Error& error) {
@@ -151,7 +151,7 @@ class Comparison {
     }
     const std::vector<std::size_t> first = first_of_equals(rows_.size(), checked);
     if (request_.predict) {
-      for (CheckedRow& row : checked) {
+      for (const CheckedRow& row : checked) {
         if (first[row.row] == row.row) outcomes_[row.row] = predicted_outcome(row.plan, host_);
       }
       for (const CheckedRow& row : checked) outcomes_[row.row] = outcomes_[first[row.row]];

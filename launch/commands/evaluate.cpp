@@ -69,12 +69,12 @@ int evaluate(const CommandLine& line) {
   if (!parsed.is_on_command_line("overwrite")) config.overwrite = false;
   const Output json{"--json", parsed.text("json"), config.overwrite};
   return launch::run_in_job("evaluate", line.arguments, parsed, std::move(config), host,
-                            [&](Plan plan, JoinedJob& job, launch::StopSignals& /*signals*/) {
+                            [&](const Plan& plan, JoinedJob& job, launch::StopSignals& /*signals*/) {
                               if (job.rank() == 0 && !json.path.empty()) check_output(json);
                               for (const std::string& note : plan.config().notes) {
                                 if (job.rank() == 0) std::fprintf(stderr, "%s\n", printable(note).c_str());
                               }
-                              const EvaluationResult result = run_evaluation(std::move(plan), job);
+                              const EvaluationResult result = run_evaluation(plan, job);
                               if (job.rank() != 0) return 0;
                               print(result);
                               if (!json.path.empty()) write_json(json, result);

@@ -127,17 +127,16 @@ std::string stages_text(std::span<const PlannedRank> stages) {
   return text;
 }
 
-/// Makes the plan's device and opens it; without --machine the plan is for the machine that it is of.
-void open_device(Plan& plan) {
-  add_device(plan.parts(), plan.config(), plan.host());
-  Target target{plan.parts().device, nullptr};
+/// The plan for its device, which is opened; without --machine for the machine that the device is of.
+Plan for_device(const Plan& plan) {
+  Target target{make_device(plan.config(), plan.host()).device, nullptr};
   target.device->open(0, 1);
   if (plan.config().machine.empty()) {
     const MachineChoice choice = machine_for(target.device->info());
     if (!choice.note.empty()) std::fprintf(stderr, "%s\n", printable(choice.note).c_str());
     target.machine = std::make_shared<Machine>(choice.machine);
   }
-  plan.set_target(std::move(target));
+  return plan.for_target(std::move(target));
 }
 
 int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
@@ -145,16 +144,16 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   const bool with_machine = !config.machine.empty();
   // Files have "auto" from runs that named no device: only the command line asks for it.
   const bool with_device = parsed.has("device") && (config.device != "auto" || parsed.given.at("device").said.starts_with("--"));
-  Plan plan = plan_run(std::move(config), host);
-  for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
+  const Plan planned = plan_run(std::move(config), host);
+  for (const std::string& note : planned.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const bool one_rank = parsed.has("rank");
   const std::int64_t rank = one_rank ? parsed.integer("rank") : 0;
-  if (rank >= plan.config().ranks) {
+  if (rank >= planned.config().ranks) {
     throw UsageError("--rank is " + std::to_string(rank) + "; the job has the ranks 0 to " +
-                     std::to_string(plan.config().ranks - 1));
+                     std::to_string(planned.config().ranks - 1));
   }
   const std::string print_after = parsed.text("print-after");
-  if (with_device) open_device(plan);
+  const Plan plan = with_device ? for_device(planned) : planned;
   if (const bool times = parsed.flag("pass-times"); times || !print_after.empty()) {
     PassPrinter printer(print_after);
     plan.step(static_cast<int>(rank), &printer);

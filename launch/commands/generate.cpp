@@ -15,13 +15,12 @@
 #include "consist/files.h"
 #include "consist/text.h"
 #include "core/config/option_value.h"
-#include "core/connect/device_options.h"
 #include "core/job/job.h"
-#include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "core/state/loaded_weights.h"
 #include "core/training/generator.h"
 #include "core/training/sampler.h"
+#include "core/training/session.h"
 #include "datasets/tokenizer/text_stream.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
@@ -209,24 +208,25 @@ void write_json(const Request& request, const Written& written, const std::strin
 }
 
 int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
-  Plan plan(std::move(config), host);
-  require_trained_weights(plan.config(), plan.parts());
-  const Request request = request_of(parsed, plan.config(), plan.parts(), host);
+  SelectedParts selected = select_parts(std::move(config), host);
+  require_trained_weights(selected.config, selected.parts);
+  const Request request = request_of(parsed, selected.config, selected.parts, host);
   const Sampler checked(request.sampling);  // before weights are read
   if (!request.json.path.empty()) check_output(request.json);
-  plan.lay_out();
+  const Plan planned(std::move(selected), host);
   const std::unique_ptr<JoinedJob> job = join_job({});
-  for (const std::string& note : open_device(plan.parts(), plan.config(), host, *job)) plan.config().notes.push_back(note);
-  for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
-  Device& device = *plan.parts().device;
-  plan.set_target({plan.parts().device, std::make_shared<Machine>(machine_for(device.info()).machine)});
-  TextPrograms programs = text_programs(plan, room_for(static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens,
-                                                       plan.parts().architecture->sizes().max_sequence));
-  TrainingState state(std::move(programs.next), std::move(programs.prompt), device, {}, 0, plan.config().memory_limit);
+  Session session(planned, *job);
+  const Plan& plan = session.plan();
+  for (const auto& notes : {planned.config().notes, session.device_notes()}) {
+    for (const std::string& note : notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
+  }
+  const std::int64_t most = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
+  session.prepare(text_programs(plan, room_for(most, plan.parts().architecture->sizes().max_sequence)));
+  TrainingState& state = session.state();
   state.allocate(false);
   const std::string weights = load_trained_weights(state, plan.config(), plan.parts(), *job).text;
-  std::fprintf(stderr, "%s\n", printable("weights of " + weights + ", " + device.info().name).c_str());
-  Generator generator(state, *state.evaluation(), state.step());
+  std::fprintf(stderr, "%s\n", printable("weights of " + weights + ", " + session.device().info().name).c_str());
+  Generator generator(state);
   Output output(request);
   const Written written = write(request, generator, output);
   const auto next = static_cast<double>(written.tokens.size() - 1);

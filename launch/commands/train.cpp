@@ -29,6 +29,19 @@ void check_train(const std::vector<std::string>& arguments, int ranks) {
 
 namespace {
 
+/// Adds what `consist advise` would say: configurations that fit, and before the first step faster ones.
+RunHooks advice_hooks(PluginHost& host) {
+  return {.refused =
+              [&host](const Plan& plan, const RunMemory& memory) {
+                const std::string fitting = launch::RunAdviser(host).fitting(plan, memory);
+                return fitting.empty() ? "" : "\nThese fit, by their plans and simulated steps:\n" + fitting;
+              },
+          .before_training =
+              [&host](const Plan& plan, const RunMemory& memory, double compile_seconds) {
+                return launch::RunAdviser(host).faster(plan, memory, compile_seconds);
+              }};
+}
+
 /// Throws where nothing says how long the training is to be: an evaluation's archive has no steps.
 void require_length(const ParsedRun& parsed) {
   const std::string path = parsed.text("config");
@@ -48,15 +61,14 @@ int train(const CommandLine& line) {
     print_config(config, host, plugin_paths(parsed));
     return 0;
   }
-  return launch::run_in_job(
-      "train", line.arguments, parsed, std::move(config), host, [&](Plan plan, JoinedJob& job, launch::StopSignals& signals) {
-        launch::RunAdviser adviser(host);
-        const auto samples = launch::sample_request(plan.config(), plan.parts(), host);
-        return run_training(std::move(plan), job, signals.request(), &adviser, samples ? &*samples : nullptr) ==
-                       TrainerResult::finished
-                   ? 0
-                   : exit_stopped;
-      });
+  return launch::run_in_job("train", line.arguments, parsed, std::move(config), host,
+                            [&](const Plan& plan, JoinedJob& job, launch::StopSignals& signals) {
+                              const auto samples = launch::sample_request(plan.config(), plan.parts(), host);
+                              return run_training(plan, job, signals.request(), advice_hooks(host),
+                                                  samples ? &*samples : nullptr) == TrainerResult::finished
+                                         ? 0
+                                         : exit_stopped;
+                            });
 }
 
 }  // namespace

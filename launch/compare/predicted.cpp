@@ -81,10 +81,10 @@ void take_transports_of_run(const ArchiveReader& archive, RunConfig& config) {
 
 }  // namespace
 
-CompareOutcome predicted_outcome(Plan& plan, PluginHost& host) {
+CompareOutcome predicted_outcome(const Plan& planned, PluginHost& host) {
   CompareOutcome outcome;
   try {
-    plan.set_target({nullptr, machine_of(plan.config()), false});
+    const Plan plan = planned.for_target({nullptr, machine_of(planned.config()), false});
     const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
     Prediction prediction = predict(plan, ranks, simulate(ranks));
     if (prediction.fits()) {

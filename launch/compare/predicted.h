@@ -10,7 +10,7 @@ namespace consist::launch {
 /// The outcome of a row that is not run: "finished", with the simulated step of the machine that --machine names (the reference
 /// machine without it) as its one run, or "does not fit", with a change that makes it fit if one was found within seconds, or
 /// "refused". `plan` is laid out; its target becomes that machine.
-CompareOutcome predicted_outcome(Plan& plan, PluginHost& host);
+CompareOutcome predicted_outcome(const Plan& planned, PluginHost& host);
 
 /// Seconds of a step of the run in `archive`, simulated for the machine that it was planned for: that of --machine, or that of
 /// the run's device where one ships whose error is known. `unknown` without such a machine. `config` is the row's, settled.

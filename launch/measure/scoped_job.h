@@ -6,15 +6,16 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "consist/job.h"
+#include "core/job/job.h"
 
 namespace consist::launch {
 
 /// The same ranks, with names of its own for keys and barriers. The job outlives it.
-class ScopedJob final : public Job {
+class ScopedJob final : public JoinedJob {
  public:
-  ScopedJob(Job& job, std::string scope) : job_(job), scope_(std::move(scope)) {}
+  ScopedJob(JoinedJob& job, std::string scope) : job_(job), scope_(std::move(scope)) {}
 
   int rank() const noexcept override { return job_.rank(); }
   int size() const noexcept override { return job_.size(); }
@@ -25,6 +26,13 @@ class ScopedJob final : public Job {
   void put(std::string_view key, std::string_view value) override { job_.put(scoped(key), value); }
   std::string get(std::string_view key, std::chrono::milliseconds timeout) override { return job_.get(scoped(key), timeout); }
   void barrier(std::string_view name, std::chrono::milliseconds timeout) override { job_.barrier(scoped(name), timeout); }
+  std::vector<std::string> collect(std::string_view name, std::string_view text, std::chrono::milliseconds timeout) override {
+    return job_.collect(scoped(name), text, timeout);
+  }
+  void forget(std::string_view key) override { job_.forget(scoped(key)); }
+  /// The job itself goes on.
+  void leave(std::chrono::milliseconds timeout) override { barrier("leave", timeout); }
+  void fail(std::string_view reason) noexcept override { job_.fail(reason); }
   bool failed() const noexcept override { return job_.failed(); }
   void check() const override { job_.check(); }
   [[noreturn]] void blame(int peer, std::string_view what) override { job_.blame(peer, what); }
@@ -34,7 +42,7 @@ class ScopedJob final : public Job {
  private:
   std::string scoped(std::string_view name) const { return scope_ + "/" + std::string(name); }
 
-  Job& job_;
+  JoinedJob& job_;
   const std::string scope_;
 };
 

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "consist/op.h"
-#include "core/connect/communicators.h"
 #include "core/cost/simulator.h"
 #include "core/plan/parts.h"
 #include "core/program/operands.h"
 #include "core/state/training_state.h"
+#include "core/training/session.h"
 #include "core/training/trainer.h"
 #include "launch/measure/power.h"
 #include "launch/measure/scoped_job.h"
@@ -101,7 +101,7 @@ struct StepSampler::Measured {
   std::optional<double> watts;
 };
 
-StepSampler::StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, Job& job,
+StepSampler::StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, JoinedJob& job,
                          RunConfig config, std::shared_ptr<const Machine> machine, double seconds)
     : host_(host),
       device_(std::move(device)),
@@ -111,7 +111,7 @@ StepSampler::StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::
       machine_(std::move(machine)),
       seconds_(seconds) {}
 
-Plan StepSampler::plan_of(const CalibrationStep& step) const {
+Plan StepSampler::plan_of(const CalibrationStep& step, std::shared_ptr<Device> device) const {
   RunConfig config = config_;
   config.model = step.model;
   config.precision = step.precision;
@@ -120,10 +120,14 @@ Plan StepSampler::plan_of(const CalibrationStep& step) const {
   config.sequence = step.sequence;
   config.ranks = step.strategy.empty() ? 1 : job_.size();
   if (!step.strategy.empty()) config.strategies = parse_strategies(step.strategy);
-  Plan plan(std::move(config), host_);
-  plan.parts().architecture = with_layers(plan.parts(), step.layers);
-  plan.lay_out({nullptr, machine_});
-  return plan;
+  SelectedParts selected = select_parts(std::move(config), host_);
+  selected.parts.architecture = with_layers(selected.parts, step.layers);
+  return Plan(std::move(selected), host_, {std::move(device), machine_});
+}
+
+std::unique_ptr<JoinedJob> StepSampler::job_of(const CalibrationStep& step) {
+  if (step.strategy.empty()) return join_job({});
+  return std::make_unique<ScopedJob>(job_, "calibrate/step/" + std::to_string(++meetings_));
 }
 
 std::vector<std::vector<double>> StepSampler::numbers_of_ranks(const std::vector<double>& own) {
@@ -139,21 +143,14 @@ std::vector<double> StepSampler::mean_over_ranks(const std::vector<double>& own)
 }
 
 StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile) {
-  Plan plan = plan_of(step);
-  add_dataset(plan.parts(), plan.config(), host_);
-  const int rank = rank_in(step);
-  Program program = plan.step(rank);
-  std::optional<ScopedJob> job;
-  std::optional<Communicators> communicators;
-  CommunicatorOfQueue by_queue;
-  if (!step.strategy.empty()) {
-    const Program* const of_rank = &program;
-    job.emplace(job_, "calibrate/step/" + std::to_string(++meetings_));
-    const TransportMaker make = [this](const std::string& /*name*/) { return transport_; };
-    communicators.emplace(plan.layout().mesh, *job, *device_, make, std::span(&of_rank, 1));
-    by_queue = communicators->by_queue();
-  }
-  TrainingState state(std::move(program), std::nullopt, *device_, by_queue, rank, 0);
+  const std::unique_ptr<JoinedJob> job = job_of(step);
+  Session session(plan_of(step, device_), *job, [this](const std::string& /*name*/) { return transport_; });
+  const Plan& plan = session.plan();
+  const std::shared_ptr<Dataset> dataset = open_dataset(plan.parts(), plan.config(), host_).dataset;
+  NamedPrograms programs;
+  programs.push_back({train_program, plan.step(job->rank())});
+  session.prepare(std::move(programs));
+  TrainingState& state = session.state();
   state.allocate(profile);
   state.initialize(1, filling_threads(job_));
   job_.barrier("calibrate/start/" + std::to_string(++meetings_), job_.timeout());
@@ -165,7 +162,7 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile
                                  .learning_rate = 1e-5,
                                  .optimizer = plan.parts().optimizer.get(),
                                  .dataset = plan.config().dataset};
-  train(state, *plan.parts().dataset, plan.layout(), rank, settings, sampling);
+  train(state, *dataset, plan.layout(), job->rank(), settings, sampling);
   const std::optional<double> watts = has_power ? power_reading(device_->readings()) : std::nullopt;
   const std::span<const std::int64_t> workspaces = state.step().workspace_bytes();
   return {state.step().program(), sampling.instructions(), {workspaces.begin(), workspaces.end()}, sampling.seconds(), watts};
@@ -220,7 +217,8 @@ double simulated_seconds(TimedStep& step, std::shared_ptr<const Machine> machine
 }
 
 bool StepSampler::fits(const CalibrationStep& step) const {
-  return plan_of(step).ranks(rank_in(step)).front().summary.planned_bytes < device_->info().memory_bytes;
+  const int rank = step.strategy.empty() ? 0 : job_.rank();
+  return plan_of(step, nullptr).ranks(rank).front().summary.planned_bytes < device_->info().memory_bytes;
 }
 
 }  // namespace consist::launch

@@ -9,9 +9,9 @@
 
 #include "consist/cost.h"
 #include "consist/device.h"
-#include "consist/job.h"
 #include "consist/transport.h"
 #include "core/config/run_config.h"
+#include "core/job/job.h"
 #include "core/plan/plan.h"
 #include "core/plugin/host.h"
 
@@ -55,8 +55,8 @@ class StepSampler {
  public:
   /// `device` is open. `transport` may be null if no step has a strategy. Steps are planned for `machine`, the same on all ranks.
   /// `seconds`: how long each step is repeated, about.
-  StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, Job& job, RunConfig config,
-              std::shared_ptr<const Machine> machine, double seconds);
+  StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, JoinedJob& job,
+              RunConfig config, std::shared_ptr<const Machine> machine, double seconds);
 
   /// Collective over the job. The step's instructions in order; the same on every rank. Throws what parts and plans throw.
   std::vector<OpSample> sample(const CalibrationStep& step);
@@ -68,9 +68,10 @@ class StepSampler {
   bool fits(const CalibrationStep& step) const;
 
  private:
-  Plan plan_of(const CalibrationStep& step) const;
-  /// The rank of the step's job that this one is.
-  int rank_in(const CalibrationStep& step) const { return step.strategy.empty() ? 0 : job_.rank(); }
+  /// `device` may be null: the scratch of kernels is then estimated.
+  Plan plan_of(const CalibrationStep& step, std::shared_ptr<Device> device) const;
+  /// The job of the step's ranks: this rank alone where it has no strategy.
+  std::unique_ptr<JoinedJob> job_of(const CalibrationStep& step);
   /// The means over all ranks' numbers, element by element.
   std::vector<double> mean_over_ranks(const std::vector<double>& own);
   std::vector<std::vector<double>> numbers_of_ranks(const std::vector<double>& own);
@@ -80,7 +81,7 @@ class StepSampler {
   PluginHost& host_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<Transport> transport_;
-  Job& job_;
+  JoinedJob& job_;
   const RunConfig config_;
   const std::shared_ptr<const Machine> machine_;
   const double seconds_;

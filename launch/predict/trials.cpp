@@ -40,9 +40,8 @@ std::vector<Trial> try_alternatives(const Plan& plan, PluginHost& host, std::vec
   return trials;
 }
 
-Plan without_device(Plan plan) {
-  plan.set_target(target_of(plan));
-  return plan;
+Plan without_device(const Plan& plan) {
+  return plan.for_target(target_of(plan));
 }
 
 Room room_of(const Machine& machine) {

@@ -25,7 +25,7 @@ std::vector<Trial> try_alternatives(const Plan& plan, PluginHost& host, std::vec
                                     const TrialLimits& limits);
 
 /// The plan itself as the trials see it: with the same parts and machine, and no device.
-Plan without_device(Plan plan);
+Plan without_device(const Plan& plan);
 
 /// The memory that alternatives must fit.
 struct Room {

@@ -60,10 +60,9 @@ int run_on_ranks(const CommandLine& line, const RunConfig& config, PluginHost& h
 }
 
 std::shared_ptr<Device> open_device(const RunConfig& config, PluginHost& host, const JoinedJob& job) {
-  Parts parts;
-  add_device(parts, config, host);
-  parts.device->open(job.local_rank(), job.local_size());
-  return parts.device;
+  const std::shared_ptr<Device> device = make_device(config, host).device;
+  device->open(job.local_rank(), job.local_size());
+  return device;
 }
 
 std::unique_ptr<Communicator> connect_all(Transport& transport, JoinedJob& job, std::string_view name,

@@ -71,12 +71,13 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
   }
   check_ranks(parsed, config, address.size);
   config.ranks = address.size;
+  if (address.rank != 0) config.archive.clear();  // rank 0 writes it
   say_plugin_warnings(host, address);
   // Before joining: a plugin that ends the process does so before others wait for this rank.
   std::optional<Plan> plan;
   std::exception_ptr refusal;
   try {
-    plan = plan_run(config, host);
+    plan.emplace(plan_run(std::move(config), host));
   } catch (const std::exception&) {
     refusal = std::current_exception();
   }
@@ -86,7 +87,7 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
   const Announced announced(signals, *job);
   try {
     if (refusal) tell(*job, refusal);
-    return body(std::move(*plan), *job, signals);
+    return body(*plan, *job, signals);
   } catch (const Error& error) {
     // Other ranks that the same signal has reached tell of their end, too: that is no failure to report.
     if (signals.request().requested() && !signals.request().training()) return exit_stopped;

@@ -14,7 +14,7 @@
 namespace consist::launch {
 
 /// The work of a rank once it has joined; returns the exit status.
-using RankBody = std::function<int(Plan plan, JoinedJob& job, StopSignals& signals)>;
+using RankBody = std::function<int(const Plan& plan, JoinedJob& job, StopSignals& signals)>;
 
 /// --ranks is what this process starts, or says again how many were started: throws UsageError unless it is `size`.
 void check_ranks(const ParsedRun& parsed, const RunConfig& config, int size);

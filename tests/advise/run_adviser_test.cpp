@@ -103,14 +103,14 @@ class Multiplier final : public test::IdleDevice {
 TEST(RunAdviser, AsksTheProcessorWhatItsBf16IsWorth) {
   RunAdviser adviser(plugin_host());
   const auto notes = [&](double gain, std::int64_t steps) {
-    Plan plan = planned("cpu", [&](RunConfig& c) {
+    const Plan plan = planned("cpu", [&](RunConfig& c) {
       c.model = "llama-32m";
       c.precision = "fp32";
       c.sequence = 256;
       c.steps = steps;
     });
-    plan.parts().device = std::make_shared<Multiplier>(gain);
-    return adviser.faster(plan, {.capacity = 100 * gib, .planned = gib}, 0.01);
+    const Plan here = plan.for_target({std::make_shared<Multiplier>(gain), plan.target().machine, false});
+    return adviser.faster(here, {.capacity = 100 * gib, .planned = gib}, 0.01);
   };
   EXPECT_THAT(notes(4, 1'000'000), Contains(HasSubstr("--precision bf16: ")));
   EXPECT_THAT(notes(1, 1'000'000), Not(Contains(HasSubstr("--precision bf16"))));

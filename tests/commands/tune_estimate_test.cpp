@@ -32,14 +32,13 @@ TEST_P(TuneEstimate, OfAShortenedStepIsThatOfTheWhole) {
   config.accumulation = 24;
   config.machine = "h200,capacity=1e13";
   for (const auto& [owner, option, value] : GetParam().options) config.plugin_options[owner][option] = value;
-  const auto plan = [&] { return plan_run(config, host, {nullptr, nullptr, false}); };
-  Plan first = plan(), second = plan();
+  const Plan plan = plan_run(config, host, {nullptr, nullptr, false});
   const Power power{.limit = {}, .idle = {100}, .loads = {{"*", {400}}, {"products", {600}}}};
-  const launch::Estimate whole = launch::estimate(first, GetParam().stages, true, power),
-                         shortened = launch::estimate(second, GetParam().stages, false, power);
+  const launch::Estimate whole = launch::estimate(plan, GetParam().stages, true, power),
+                         shortened = launch::estimate(plan, GetParam().stages, false, power);
   EXPECT_TRUE(whole.whole);
   EXPECT_FALSE(shortened.whole);
-  EXPECT_EQ(second.config().accumulation, launch::fewest_micro_batches(GetParam().stages));
+  EXPECT_LT(launch::fewest_micro_batches(GetParam().stages), plan.config().accumulation);
   EXPECT_NEAR(shortened.seconds / whole.seconds, 1, GetParam().error);
   EXPECT_NEAR(shortened.joules / whole.joules, 1, GetParam().error);
   EXPECT_GT(whole.joules, 100 * whole.seconds * GetParam().ranks);

@@ -81,9 +81,9 @@ TEST(AxisSets, HeadsAndTokensChangePlaces) {
     int ranks = 1;
     for (const int size : split) ranks *= size;
     RunConfig config = config_of(llama, {"--strategy=tp-sp=" + std::to_string(ranks), "--ranks=" + std::to_string(ranks)});
-    Plan plan = plan_run(std::move(config), plugin_host());
+    const Plan plan = plan_run(std::move(config), plugin_host());
     config = plan.config();
-    Parts parts = std::move(plan.parts());
+    Parts parts = plan.parts();
     parts.uses = {{.name = "ulysses", .strategy = &ulysses, .size = ranks, .split = split}};
     const std::unique_ptr<RankPrograms> programs = compile(std::move(config), std::move(parts), 256);
     const std::string axes = programs->layout.mesh.text(programs->layout.mesh.all_axes());

@@ -90,9 +90,9 @@ RunConfig config_of(const ModelChoice& model, const std::vector<std::string>& wo
 }
 
 std::unique_ptr<RankPrograms> compile(RunConfig config, std::int64_t workspace) {
-  Plan plan = plan_run(std::move(config), plugin_host());
+  const Plan plan = plan_run(std::move(config), plugin_host());
   RunConfig settled = plan.config();
-  return compile(std::move(settled), std::move(plan.parts()), workspace);
+  return compile(std::move(settled), plan.parts(), workspace);
 }
 
 std::unique_ptr<RankPrograms> compile(RunConfig config, Parts parts, std::int64_t workspace) {

@@ -199,9 +199,9 @@ class Changed final : public Architecture {
 const ModelChoice any_model{"llama-tied"};  // its place in the plan is taken by another architecture
 
 std::unique_ptr<RankPrograms> programs(const Change& change, const Words& words) {
-  Plan plan = plan_run(config_of(any_model, words), plugin_host());
+  const Plan plan = plan_run(config_of(any_model, words), plugin_host());
   RunConfig config = plan.config();
-  Parts parts = std::move(plan.parts());
+  Parts parts = plan.parts();
   parts.architecture = std::make_shared<Changed>(change);
   return compile(std::move(config), std::move(parts), 64);
 }

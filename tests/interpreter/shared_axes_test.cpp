@@ -57,9 +57,9 @@ std::unique_ptr<RankPrograms> with_shared(const ModelChoice& model, const Sharin
   int shared = 1;
   for (const int size : split) shared *= size;
   RunConfig config = config_of(model, words + Words{"--ranks=" + std::to_string(shared * own)});
-  Plan plan = plan_run(std::move(config), plugin_host());  // all ranks are of the strategy: as many split the batch
+  const Plan plan = plan_run(std::move(config), plugin_host());  // all ranks are of the strategy: as many split the batch
   config = plan.config();
-  Parts parts = std::move(plan.parts());
+  Parts parts = plan.parts();
   parts.uses.front().size = own;
   parts.uses.push_back({.name = "sharing", .strategy = &sharing, .size = shared, .split = split});
   return compile(std::move(config), std::move(parts), 256);
@@ -133,9 +133,9 @@ TEST(SharedAxes, BesideFp8RecomputationAndOtherOptimizers) {
 TEST(SharedAxes, WithoutAStrategyThatTakesThem) {
   const Sharing sharing(false);
   RunConfig config = config_of(llama, {"--strategy=ddp", "--ranks=4"});
-  Plan plan = plan_run(std::move(config), plugin_host());
+  const Plan plan = plan_run(std::move(config), plugin_host());
   config = plan.config();
-  Parts parts = std::move(plan.parts());
+  Parts parts = plan.parts();
   parts.uses = {{.name = "sharing", .strategy = &sharing, .size = 4}};
   const auto programs = compile(std::move(config), std::move(parts), 256);
   EXPECT_THAT(wrong_in_run(*programs, 7), IsEmpty());

@@ -42,14 +42,14 @@ TEST_P(ChatParity, LossesAreThoseOfTransformers) {
   config.plugin_options["cpu"]["threads"] = "1";
   config.optimizer = {.weight_decay = adamw.at("weight_decay").get<double>(), .max_norm = json.at("max_norm").get<double>()};
   PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
-  Parts parts = make_parts(config, host);
-  add_device(parts, config, host);
-  parts.device->open(0, 1);
-  add_dataset(parts, config, host);
-  ASSERT_EQ(parts.dataset->train_sequences(), windows);
+  const Parts parts = make_parts(config, host);
+  const std::shared_ptr<Device> device = make_device(config, host).device;
+  device->open(0, 1);
+  const std::shared_ptr<Dataset> dataset = open_dataset(parts, config, host).dataset;
+  ASSERT_EQ(dataset->train_sequences(), windows);
   const CompileRequest request = parts.compile_request(config);
   const Layout layout = lay_out(request.strategies, 1);
-  TrainingState state(compile_step(request, layout), std::nullopt, *parts.device, CommunicatorOfQueue{}, 0, 0);
+  TrainingState state({{train_program, compile_step(request, layout)}}, *device, CommunicatorOfQueue{}, 0, 0);
   state.allocate(false);
   const ModelWeights weights(config.model);
   state.load_weights(
@@ -63,7 +63,7 @@ TEST_P(ChatParity, LossesAreThoseOfTransformers) {
                                  .learning_rate = adamw.at("lr").get<double>(),
                                  .optimizer = parts.optimizer.get()};
   test::StepReports events;
-  ASSERT_EQ(train(state, *parts.dataset, layout, 0, settings, events), TrainerResult::finished);
+  ASSERT_EQ(train(state, *dataset, layout, 0, settings, events), TrainerResult::finished);
   ASSERT_EQ(events.reports.size(), losses.size());
   for (std::size_t s = 0; s < losses.size(); ++s) {
     EXPECT_NEAR(events.reports[s].loss / losses[s], 1, tolerance) << "loss of step " << s + 1;

@@ -37,13 +37,9 @@ class GenerateParity : public testing::TestWithParam<const char*> {
 class Model {
  public:
   Model(const std::string& folder, const std::string& precision, std::int64_t sequence)
-      : plan_(config(folder, precision, sequence), host()) {
-    plan_.lay_out();
-    add_device(plan_.parts(), plan_.config(), host());
-    plan_.parts().device->open(0, 1);
-  }
-  Plan& plan() { return plan_; }
-  Device& device() { return *plan_.parts().device; }
+      : plan_(for_device(plan_run(config(folder, precision, sequence), host()))) {}
+  const Plan& plan() const { return plan_; }
+  Device& device() const { return *plan_.target().device; }
   void load(TrainingState& state) {
     state.allocate(false);
     load_trained_weights(state, plan_.config(), plan_.parts(), job_);
@@ -53,6 +49,11 @@ class Model {
   static PluginHost& host() {
     static PluginHost plugins({CONSIST_BINARY_DIR "/lib/consist/plugins"});
     return plugins;
+  }
+  static Plan for_device(const Plan& plan) {
+    const std::shared_ptr<Device> device = make_device(plan.config(), host()).device;
+    device->open(0, 1);
+    return plan.for_target({device, plan.target().machine});
   }
   static RunConfig config(const std::string& folder, const std::string& precision, std::int64_t sequence) {
     RunConfig config;
@@ -66,7 +67,7 @@ class Model {
     return config;
   }
 
-  Plan plan_;
+  const Plan plan_;
   test::LoneJob job_;
 };
 
@@ -87,7 +88,7 @@ double loss_of(Generator& generator, const Tokens& tokens, std::size_t prompt) {
 /// The same by an evaluation's program, of all tokens at once and without a cache.
 class Forward {
  public:
-  explicit Forward(Model& model) : state_(model.plan().evaluation(0).value(), std::nullopt, model.device(), {}, 0, 0) {
+  explicit Forward(Model& model) : state_({{evaluate_program, model.plan().evaluation(0).value()}}, model.device(), {}, 0, 0) {
     model.load(state_);
   }
 
@@ -118,10 +119,9 @@ TEST_P(GenerateParity, LogitsOfTheCacheAreThoseOfTheForwardPart) {
   tokens.resize(longest + 1);
   for (const std::string precision : {"fp32", "bf16"}) {
     Model model(folder(), precision, longest);
-    TextPrograms programs = text_programs(model.plan(), longest);
-    TrainingState state(std::move(programs.next), std::move(programs.prompt), model.device(), {}, 0, 0);
+    TrainingState state(text_programs(model.plan(), longest), model.device(), {}, 0, 0);
     model.load(state);
-    Generator generator(state, *state.evaluation(), state.step());
+    Generator generator(state);
     Forward forward(model);
     const double tolerance = precision == "fp32" ? 1e-5 : 2e-2;
     for (const std::size_t prompt : {1, 64, 65, 100, 127}) {

@@ -50,13 +50,12 @@ class HfParity : public testing::TestWithParam<Case> {
     config.optimizer = {.weight_decay = reference_.weight_decay,
                         .max_norm = reference_.max_norm};
     parts_ = make_parts(config, host_);
-    add_device(parts_, config, host_);
-    parts_.device->open(0, 1);
+    device_ = make_device(config, host_).device;
+    device_->open(0, 1);
 
     const CompileRequest request = parts_.compile_request(config);
     const Layout layout = lay_out(request.strategies, 1);
-    state_ =
-        std::make_unique<TrainingState>(compile_step(request, layout), std::nullopt, *parts_.device, CommunicatorOfQueue{}, 0, 0);
+    state_.reset(new TrainingState({{train_program, compile_step(request, layout)}}, *device_, CommunicatorOfQueue{}, 0, 0));
     state_->allocate(false);
     const ModelWeights weights(reference_.folder);
     const Program& program = state_->step().program();
@@ -127,6 +126,7 @@ class HfParity : public testing::TestWithParam<Case> {
 
   PluginHost host_;
   Parts parts_;
+  std::shared_ptr<Device> device_;
   std::unique_ptr<TrainingState> state_;
   test::StepReports events_;
 };

@@ -140,16 +140,16 @@ TEST_P(LayoutParity, EveryRankOfEveryLayoutStartsFromTheSameBits) {
   config.device = "cpu";
   config.precision = c.precision;
   config.sequence = c.sequence;
-  Parts parts = make_parts(config, host);
-  add_device(parts, config, host);
-  parts.device->open(0, 1);
+  const Parts parts = make_parts(config, host);
+  const std::shared_ptr<Device> device = make_device(config, host).device;
+  device->open(0, 1);
 
   const auto initial = [&](int ranks, int accumulation, int rank, std::uint64_t seed) {
     config.ranks = ranks;
     config.accumulation = accumulation;
     config.batch = global_batch / ranks / accumulation;
     const Layout layout = lay_out(parts.uses, ranks);
-    TrainingState state(compile_step(parts.compile_request(config), layout), std::nullopt, *parts.device, {}, rank, 0);
+    TrainingState state({{train_program, compile_step(parts.compile_request(config), layout)}}, *device, {}, rank, 0);
     state.allocate(false);
     state.initialize(seed);
     return values_of(state);

@@ -80,13 +80,13 @@ TEST_P(MaskParity, LossesAreThoseOfTransformers) {
   config.plugin_options["cpu"]["threads"] = "1";
   config.optimizer = {.weight_decay = reference.weight_decay, .max_norm = reference.max_norm};
   PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
-  Parts parts = make_parts(config, host);
-  add_device(parts, config, host);
-  parts.device->open(0, 1);
+  const Parts parts = make_parts(config, host);
+  const std::shared_ptr<Device> device = make_device(config, host).device;
+  device->open(0, 1);
   CompileRequest request = parts.compile_request(config);
   request.fields = fields;
   const Layout layout = lay_out(request.strategies, 1);
-  TrainingState state(compile_step(request, layout), std::nullopt, *parts.device, CommunicatorOfQueue{}, 0, 0);
+  TrainingState state({{train_program, compile_step(request, layout)}}, *device, CommunicatorOfQueue{}, 0, 0);
   state.allocate(false);
   const ModelWeights weights(reference.folder);
   const Program& program = state.step().program();

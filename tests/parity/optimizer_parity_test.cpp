@@ -30,13 +30,13 @@ std::vector<double> losses_of(const test::Reference& reference, const json& run)
   config.optimizer_plugin = run.at("optimizer");
   for (const auto& [name, value] : run.at("options").items()) config.plugin_options[config.optimizer_plugin][name] = value;
   config.optimizer = {.weight_decay = run.at("weight_decay"), .max_norm = run.at("max_norm")};
-  Parts parts = make_parts(config, host);
-  add_device(parts, config, host);
-  parts.device->open(0, 1);
+  const Parts parts = make_parts(config, host);
+  const std::shared_ptr<Device> device = make_device(config, host).device;
+  device->open(0, 1);
 
   const CompileRequest request = parts.compile_request(config);
   const Layout layout = lay_out(request.strategies, 1);
-  TrainingState state(compile_step(request, layout), std::nullopt, *parts.device, {}, 0, 0);
+  TrainingState state({{train_program, compile_step(request, layout)}}, *device, {}, 0, 0);
   state.allocate(false);
   const ModelWeights weights(reference.folder);
   state.load_weights(

@@ -109,11 +109,46 @@ TEST(Plan, TheTargetsMachineIsThatOfItsPrograms) {
   const Plan by_option = plan_run(config, host());
   EXPECT_EQ(costs_of(by_option.step(0)).machine().name, "l40s");
   config.machine.clear();
-  Plan plan = plan_run(config, host(), {nullptr, std::make_shared<Machine>(*by_option.target().machine)});
+  const Plan plan = plan_run(config, host(), {nullptr, std::make_shared<Machine>(*by_option.target().machine)});
   EXPECT_EQ(costs_of(plan.step(0)).machine().name, "l40s");
-  plan.set_target({});
-  EXPECT_EQ(plan.target().machine->name, reference_machine()->name);
-  EXPECT_EQ(costs_of(plan.step(0)).machine().name, reference_machine()->name);
+  const Plan other = plan.for_target({});
+  EXPECT_EQ(other.target().machine->name, reference_machine()->name);
+  EXPECT_EQ(costs_of(other.step(0)).machine().name, reference_machine()->name);
+  EXPECT_EQ(costs_of(plan.step(0)).machine().name, "l40s") << "an alternative is another value";
+}
+
+TEST(Plan, WhatTheJobSettlesIsAnotherPlanOfTheSamePrograms) {
+  RunConfig config = tiny("ddp", 2);
+  config.steps = 100;
+  const Plan plan = plan_run(config, host());
+  const Plan settled = plan.with_choices(
+      {.steps = 7, .options = {{{"cpu", {{"bf16", "native"}}}}}, .transport = "socket", .notes = {"one epoch"}});
+  EXPECT_EQ(settled.config().steps, 7);
+  EXPECT_EQ(settled.config().chosen_options.at("cpu").at("bf16"), "native");
+  EXPECT_EQ(settled.config().chosen_transport, "socket");
+  EXPECT_THAT(settled.config().notes, Contains("one epoch"));
+  EXPECT_EQ(to_text(settled.step(1)), to_text(plan.step(1)));
+  EXPECT_EQ(plan.config().steps, 100);
+  EXPECT_TRUE(plan.config().chosen_options.empty());
+  EXPECT_TRUE(plan.config().notes.empty());
+  EXPECT_EQ(settled.with_choices({.notes = {"another"}}).config().steps, 7) << "what is not settled stays";
+}
+
+TEST(Plan, AShortenedStepLeavesTheBatchOfARankAlone) {
+  const Plan plan = plan_run(tiny("ddp", 2), host());
+  const Plan shortened = plan.with_micro_batches(1);
+  EXPECT_LT(shortened.step(0).instructions.size(), plan.step(0).instructions.size());
+  EXPECT_EQ(shortened.config().batch, plan.config().batch);
+  EXPECT_EQ(plan.config().accumulation, 4);
+}
+
+TEST(Plan, PartsThatDoNotExistAreToldFromPartsThatDoNotGoTogether) {
+  RunConfig config = tiny("tp-sp=2", 3);
+  SelectedParts selected = select_parts(config, host());
+  EXPECT_EQ(selected.parts.strategies.size(), 1U);
+  EXPECT_THROW(Plan(std::move(selected), host()), UsageError);
+  config.precision = "fp7";
+  EXPECT_THROW(select_parts(config, host()), UsageError);
 }
 
 }  // namespace

@@ -193,22 +193,23 @@ std::vector<std::exception_ptr> connect_over(Fault fault) {
   config.strategies = {{"pipeline", 2}};
   PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
   std::vector<Parts> parts;
+  std::vector<std::shared_ptr<Device>> devices;
   std::vector<std::shared_ptr<Transport>> transports;
   for (int rank = 0; rank < config.ranks; ++rank) {
     parts.push_back(make_parts(config, host));
-    add_device(parts.back(), config, host);
+    devices.push_back(make_device(config, host).device);
     transports.push_back(std::make_shared<FaultyTransport>(host.make<Transport>("transport", "socket", {}), fault));
   }
   const Layout layout = lay_out(parts[0].uses, config.ranks);
   return run_ranks(make_addresses(config.ranks), [&](JoinedJob& job) {
     const auto rank = static_cast<std::size_t>(job.rank());
-    parts[rank].device->open(job.rank(), job.size());
+    devices[rank]->open(job.rank(), job.size());
     CompileRequest request = parts[rank].compile_request(config);
     request.transports = {"homemade"};
     const Program step = compile_step(request, layout, job.rank());
     const Program* const own = &step;
     {
-      const Communicators communicators(layout.mesh, job, *parts[rank].device,
+      const Communicators communicators(layout.mesh, job, *devices[rank],
                                         [&](const std::string& /*name*/) { return transports[rank]; }, {&own, 1});
       EXPECT_EQ(communicators.bytes_sent(0), 0) << "the trial counts as traffic";
     }

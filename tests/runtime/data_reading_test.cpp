@@ -122,7 +122,7 @@ EvaluationReport evaluate_once(const RunConfig& config, Reads& reads) {
     const auto state = rank.make_state();
     state->allocate(false);
     state->initialize(1);
-    const WatchedDataset data(*rank.parts->dataset, reads);
+    const WatchedDataset data(*rank.dataset, reads);
     TrainerSettings settings = rank.settings();
     settings.learning_rate = 0;  // the weights stay as they are in every layout
     Reports reports;
@@ -170,7 +170,7 @@ TEST(TrainingData, IsReadOnceEachFromTheStepThatIsResumed) {
       const auto state = rank.make_state();
       state->allocate(false);
       state->initialize(1);
-      const WatchedDataset data(*rank.parts->dataset, reads[static_cast<std::size_t>(rank.rank)]);
+      const WatchedDataset data(*rank.dataset, reads[static_cast<std::size_t>(rank.rank)]);
       TrainerSettings settings = rank.settings();
       settings.first_step = 2;
       Reports reports;
@@ -195,7 +195,7 @@ TEST(TrainingData, IsReadOneStepAheadAndNotTwo) {
     const auto state = rank.make_state();
     state->allocate(false);
     Reads reads;
-    const WatchedDataset data(*rank.parts->dataset, reads);
+    const WatchedDataset data(*rank.dataset, reads);
     Batches batches(data, *rank.layout, 0, rank.settings(), *state);
     StepReader reader(batches, 0, 8);
     for (std::int64_t step = 0; step < 8; ++step) {
@@ -213,7 +213,7 @@ TEST(TrainingData, OfAStepIsNotTouchedWhileTheNextIsRead) {
     const auto state = rank.make_state();
     state->allocate(false);
     Reads reads;
-    const WatchedDataset data(*rank.parts->dataset, reads);
+    const WatchedDataset data(*rank.dataset, reads);
     Batches batches(data, *rank.layout, 0, rank.settings(), *state);
     StepReader reader(batches, 0, 4);
     for (std::int64_t step = 0; step < 4; ++step) {
@@ -221,7 +221,7 @@ TEST(TrainingData, OfAStepIsNotTouchedWhileTheNextIsRead) {
       ASSERT_TRUE(reads.wait_for_train(std::min<std::size_t>(4 * (step + 2), 16)));
       std::vector<std::int32_t> sequence(17);
       for (std::int64_t row = 0; row < 4; ++row) {
-        rank.parts->dataset->read_train(step * 4 + row, sequence);
+        rank.dataset->read_train(step * 4 + row, sequence);
         for (std::int64_t i = 0; i < 16; ++i) {
           ASSERT_EQ(tokens.ids[static_cast<std::size_t>(row * 16 + i)], sequence[static_cast<std::size_t>(i)]);
           ASSERT_EQ(tokens.targets[static_cast<std::size_t>(row * 16 + i)], sequence[static_cast<std::size_t>(i + 1)]);
@@ -241,14 +241,14 @@ TEST(TrainingData, OfSequencesThatRanksShareIsWrittenInParts) {
     test::run_in_process(config, [&](const test::RankInProcess& rank) {
       const auto state = rank.make_state();
       state->allocate(false);
-      Batches batches(*rank.parts->dataset, *rank.layout, rank.rank, rank.settings(), *state);
+      Batches batches(*rank.dataset, *rank.layout, rank.rank, rank.settings(), *state);
       EXPECT_EQ(batches.tokens_per_step(), 4 * 16);
       StepTokens tokens = batches.room();
       batches.read_step(0, tokens, false);
       batches.write_step(tokens);
       std::vector<std::int32_t> sequence(17);
       for (std::int64_t row = 0; row < 4; ++row) {
-        rank.parts->dataset->read_train(row, sequence);
+        rank.dataset->read_train(row, sequence);
         const Program& program = state->step().program();
         const std::string micro = "." + std::to_string(row / 2);
         const auto* ids = state->step().buffer(program.find("ids" + micro)).as<std::int32_t>();
@@ -272,7 +272,7 @@ std::string failure_of(const std::function<void()>& fail) {
     state->allocate(false);
     state->initialize(1);
     Reads reads;
-    const WatchedDataset data(*rank.parts->dataset, reads, [&](std::int64_t index) {
+    const WatchedDataset data(*rank.dataset, reads, [&](std::int64_t index) {
       if (index == 4) fail();
     });
     TrainerSettings settings = rank.settings();
@@ -304,7 +304,7 @@ TEST(TrainingData, ThatIsSlowIsWaitedForBesideTheStepsTime) {
     state->allocate(false);
     state->initialize(1);
     Reads reads;
-    const WatchedDataset data(*rank.parts->dataset, reads, [](std::int64_t) { std::this_thread::sleep_for(milliseconds(300)); });
+    const WatchedDataset data(*rank.dataset, reads, [](std::int64_t) { std::this_thread::sleep_for(milliseconds(300)); });
     Reports reports;
     train(*state, data, *rank.layout, 0, rank.settings(), reports);
     double waited = 0, taken = 0;
@@ -323,7 +323,7 @@ TEST(TrainingData, ReaderEndsWithARunThatEndsEarly) {
     const auto state = rank.make_state();
     state->allocate(false);
     Reads reads;
-    const WatchedDataset data(*rank.parts->dataset, reads);
+    const WatchedDataset data(*rank.dataset, reads);
     Batches batches(data, *rank.layout, 0, rank.settings(), *state);
     for (const std::int64_t taken : {0, 1, 5}) {
       StepReader reader(batches, 0, 1000);

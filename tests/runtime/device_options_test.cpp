@@ -94,12 +94,12 @@ TEST(DeviceOptionsOfRanks, AreThoseThatRankZeroSettled) {
   config.sequence = 16;
   config.batch = 1;
   config.ranks = 2;
-  Parts parts = make_parts(config, host);
+  const Parts parts = make_parts(config, host);
   ToldJob job(R"({"cpu": {"bf16": "emulated"}})");
-  open_device(parts, config, host, job);
-  ASSERT_EQ(config.chosen_options.count("cpu"), 1U);
-  EXPECT_EQ(config.chosen_options.at("cpu"), (std::map<std::string, std::string>{{"bf16", "emulated"}}));
-  EXPECT_NE(parts.device->info().name.find("bf16 emulated"), std::string::npos) << parts.device->info().name;
+  const OpenDevice opened = open_device(parts, config, host, job);
+  ASSERT_EQ(opened.options.count("cpu"), 1U);
+  EXPECT_EQ(opened.options.at("cpu"), (std::map<std::string, std::string>{{"bf16", "emulated"}}));
+  EXPECT_NE(opened.device->info().name.find("bf16 emulated"), std::string::npos) << opened.device->info().name;
 }
 
 TEST_F(DeviceOptions, AreNotMeasuredForARunThatDoesNotNeedThem) {

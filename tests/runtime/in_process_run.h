@@ -28,7 +28,8 @@ namespace consist::test {
 /// One rank while it runs, as `body` sees it.
 struct RankInProcess {
   int rank = 0;
-  Parts* parts = nullptr;
+  const Parts* parts = nullptr;
+  Dataset* dataset = nullptr;
   const RunConfig* config = nullptr;
   const Layout* layout = nullptr;
   CommunicatorOfQueue communicators;
@@ -38,8 +39,14 @@ struct RankInProcess {
 
   /// Compiled and planned; throws what TrainingState throws.
   std::unique_ptr<TrainingState> make_state() const {
-    return std::make_unique<TrainingState>(compile_step(parts->compile_request(*config), *layout, rank), evaluation(), *device,
-                                           communicators, rank, config->memory_limit);
+    return std::make_unique<TrainingState>(programs(), *device, communicators, rank, config->memory_limit);
+  }
+  /// The step, and the evaluation where the configuration asks for one.
+  NamedPrograms programs() const {
+    NamedPrograms all;
+    all.push_back({train_program, compile_step(parts->compile_request(*config), *layout, rank)});
+    if (std::optional<Program> also = evaluation()) all.push_back({evaluate_program, std::move(*also)});
+    return all;
   }
   std::optional<Program> evaluation() const {
     if (config->evaluate_every == 0) return std::nullopt;
@@ -79,14 +86,14 @@ inline void run_in_process(const RunConfig& config, const std::function<void(con
   const auto count = static_cast<std::size_t>(config.ranks);
   std::vector<Parts> parts;  // made here: the host is not thread-safe
   std::vector<std::shared_ptr<Transport>> transports;
-  std::vector<std::shared_ptr<Device>> unwatched;
+  std::vector<std::shared_ptr<Dataset>> datasets;
+  std::vector<std::shared_ptr<Device>> unwatched, watched;
   std::vector<Seen> seen(count);
   for (std::size_t rank = 0; rank < count; ++rank) {
     parts.push_back(make_parts(config, host));
-    add_device(parts.back(), config, host);
-    add_dataset(parts.back(), config, host);
-    unwatched.push_back(parts.back().device);
-    parts.back().device = std::make_shared<WatchedDevice>(parts.back().device, seen[rank]);
+    datasets.push_back(open_dataset(parts.back(), config, host).dataset);
+    unwatched.push_back(make_device(config, host).device);
+    watched.push_back(std::make_shared<WatchedDevice>(unwatched.back(), seen[rank]));
     transports.push_back(host.make<Transport>("transport", "socket", {}));
   }
   const Layout layout = lay_out(parts[0].uses, config.ranks);
@@ -104,19 +111,19 @@ inline void run_in_process(const RunConfig& config, const std::function<void(con
     const auto rank = static_cast<std::size_t>(job.rank());
     rank_threads[rank] = static_cast<pid_t>(::syscall(SYS_gettid));
     joined.arrive_and_wait();
-    parts[rank].device->open(job.rank(), job.size());
+    watched[rank]->open(job.rank(), job.size());
     RankInProcess mine{.rank = job.rank(),
                        .parts = &parts[rank],
+                       .dataset = datasets[rank].get(),
                        .config = &config,
                        .layout = &layout,
                        .communicators = {},
-                       .device = parts[rank].device.get(),
+                       .device = watched[rank].get(),
                        .seen = &seen[rank],
                        .job = &job};
-    const Program step = compile_step(mine.parts->compile_request(config), layout, mine.rank);
-    const std::optional<Program> evaluation = mine.evaluation();
-    std::vector<const Program*> programs{&step};
-    if (evaluation) programs.push_back(&*evaluation);
+    const NamedPrograms own = mine.programs();
+    std::vector<const Program*> programs;
+    for (const NamedProgram& named : own) programs.push_back(&named.program);
     const Communicators communicators(
         layout.mesh, job, *unwatched[rank], [&](const std::string& /*name*/) { return transports[rank]; }, programs);
     mine.communicators = communicators.by_queue();

@@ -80,7 +80,7 @@ std::string failure_of(bool in_checkpoint) {
           const auto state = rank.make_state();
           state->allocate(false);
           state->initialize(1);
-          HangingDataset dataset(*rank.parts->dataset, *rank.job,
+          HangingDataset dataset(*rank.dataset, *rank.job,
                                  hangs && !in_checkpoint ? (hanging_step - 1) * config.ranks : 1'000'000);
           RunProgress progress(*rank.job, *state, 1);
           Events events(progress, *rank.job, hangs && in_checkpoint ? hanging_step : -1);

@@ -83,7 +83,7 @@ TEST_P(StepOf, UsesExactlyThePlannedMemory) {
     EXPECT_EQ(rank.device->counters().allocations, 1 + tried) << "one arena, and nothing besides";
     state->initialize(1);
     AllocationMarks events(rank.config->steps, {});
-    ASSERT_EQ(train(*state, *rank.parts->dataset, *rank.layout, rank.rank, rank.settings(), events), TrainerResult::finished);
+    ASSERT_EQ(train(*state, *rank.dataset, *rank.layout, rank.rank, rank.settings(), events), TrainerResult::finished);
     const DeviceCounters counters = rank.device->counters();
     EXPECT_GT(counters.peak_bytes, 0);
     EXPECT_EQ(counters.peak_bytes, state->planned_bytes());
@@ -108,7 +108,7 @@ TEST_P(StepOf, AllocatesNothingAndDoesNotWaitForTheHost) {
         const bool tolerated = test::tolerate_allocations_of("libdnnl");
         const DeviceCounters before = rank.device->counters();
         const std::int64_t runs_before = rank.seen->runs;
-        train(*state, *rank.parts->dataset, *rank.layout, rank.rank, rank.settings(), events);
+        train(*state, *rank.dataset, *rank.layout, rank.rank, rank.settings(), events);
         const DeviceCounters after = rank.device->counters();
         EXPECT_EQ(after.allocations, before.allocations);
         EXPECT_EQ(rank.seen->calls_inside, 0) << "the host uses the device while a step runs";

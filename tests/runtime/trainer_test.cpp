@@ -65,7 +65,7 @@ class Trainer : public ::testing::Test {
       state->initialize(1);
       TrainerSettings settings = rank.settings();
       set(settings);
-      result = train(*state, TenSequences(*rank.parts->dataset), *rank.layout, rank.rank, settings, events);
+      result = train(*state, TenSequences(*rank.dataset), *rank.layout, rank.rank, settings, events);
     });
     return result;
   }

@@ -43,9 +43,9 @@ class ValuesOf : public ::testing::TestWithParam<Division> {
     config.batch = 1;
     config.accumulation = 2;
     config.sequence = 16;
-    Parts parts = make_parts(config, host);
-    add_device(parts, config, host);
-    parts.device->open(0, 1);
+    const Parts parts = make_parts(config, host);
+    const std::shared_ptr<Device> device = make_device(config, host).device;
+    device->open(0, 1);
     const Layout layout = lay_out(parts.uses, config.ranks);
     for (int rank = 0; rank < config.ranks; ++rank) {
       Program step = compile_step(parts.compile_request(config), layout, rank);
@@ -57,7 +57,7 @@ class ValuesOf : public ::testing::TestWithParam<Division> {
         make_own(p.master);
         for (const ParameterState& kept : p.states) make_own(kept.tensor);
       }
-      TrainingState state(std::move(step), std::nullopt, *parts.device, {}, rank, 0);
+      TrainingState state({{train_program, std::move(step)}}, *device, {}, rank, 0);
       state.allocate(false);
       body(state, rank);
     }

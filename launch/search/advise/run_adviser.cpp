@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "consist/error.h"
@@ -32,7 +33,7 @@ Room room_for(const RunMemory& memory, const Prediction& base) {
 /// bf16's peak set to that of fp32 times what this device's products gain. Data sheets say what instructions could do that not
 /// every processor has.
 std::shared_ptr<const Machine> with_measured_bf16(const Machine& machine, const Plan& plan) {
-  Device& device = *plan.parts().device;
+  Device& device = *plan.target().device;
   const ModelSizes sizes = plan.parts().architecture->sizes();
   constexpr std::int64_t longest = 2048, rows = 512;  // fractions of a second on a processor
   const std::int64_t m = std::min(rows, plan.config().batch * plan.config().sequence);
@@ -49,22 +50,22 @@ std::vector<std::string> RunAdviser::faster(const Plan& plan, const RunMemory& m
   // The base and a few alternatives must be planned to say anything.
   if (4 * compile_seconds > most_seconds * threads()) return {};
   try {
-    Plan simulated = without_device(plan);
-    Prediction base = predict(simulated, threads());
+    std::optional<Plan> simulated(without_device(plan));
+    Prediction base = predict(*simulated, threads());
     const double run_seconds = base.seconds * static_cast<double>(plan.config().steps);
     AdviceRequest request{.room = room_for(memory, base), .limits = {std::min(most_seconds, run_seconds / 10), threads()}};
     if (!base.error.value) {
       request.least_gain = unknown_error_gain;
       if (plan.parts().precision->peak() == "fp32" && plan.config().machine.empty()) {
         if (request.limits.seconds < measuring_seconds) return {};
-        simulated.set_target({nullptr, with_measured_bf16(*plan.target().machine, plan), false});
-        base = predict(simulated, threads());
+        simulated.emplace(plan.for_target({nullptr, with_measured_bf16(*plan.target().machine, plan), false}));
+        base = predict(*simulated, threads());
       }
     }
     std::vector<std::string> notes;
-    for (const Advice& advice : advise(simulated, host_, base, request)) {
+    for (const Advice& advice : advise(*simulated, host_, base, request)) {
       if (notes.size() == most_notes) break;
-      notes.push_back(text_of(advice) + " (simulated for " + simulated.target().machine->name + ")");
+      notes.push_back(text_of(advice) + " (simulated for " + simulated->target().machine->name + ")");
     }
     return notes;
   } catch (const Error&) {

@@ -11,10 +11,9 @@ namespace consist::launch {
 std::string reason_not_to_measure(const Machine& machine, const RunConfig& config, PluginHost& host) {
   DeviceInfo device;
   try {
-    Parts parts;
-    add_device(parts, config, host);
-    parts.device->open(0, 1);
-    device = parts.device->info();
+    const std::shared_ptr<Device> made = make_device(config, host).device;
+    made->open(0, 1);
+    device = made->info();
   } catch (const Error& error) {
     return std::string("no device works here: ") + error.what();
   }

@@ -50,14 +50,14 @@ int fewest_micro_batches(int stages) {
   return stages == 1 ? 3 : 4 * stages;  // zero-bubble schedules put off gradients of weights for long
 }
 
-Estimate estimate(Plan& plan, int stages, bool whole, const Power& power) {
+Estimate estimate(const Plan& asked, int stages, bool whole, const Power& power) {
+  const int fewest = fewest_micro_batches(stages);
+  Estimate result{.whole = whole || asked.config().accumulation <= fewest};
+  const Plan plan = result.whole ? asked : asked.with_micro_batches(fewest);
   const RunConfig& config = plan.config();
-  const int fewest = fewest_micro_batches(stages), asked = config.accumulation;
-  Estimate result{.whole = whole || asked <= fewest};
-  if (!result.whole) plan.config().accumulation = fewest;
   const std::vector<PlannedRank> ranks = plan.ranks(0, 1, false);
   for (const PlannedRank& rank : ranks) result.bytes = std::max(result.bytes, rank.step->memory().bytes[0]);
-  const int more = asked - config.accumulation;
+  const int more = asked.config().accumulation - config.accumulation;
   const auto inputs = static_cast<std::int64_t>(2 + plan.parts().fields.size());
   result.bytes += more * inputs * config.batch * config.sequence * static_cast<std::int64_t>(sizeof(std::int32_t));
   const auto capacity = static_cast<std::int64_t>(plan.target().machine->device.memory_bytes.value);

@@ -25,8 +25,8 @@ struct Estimate {
 /// a pipeline some for each stage.
 int fewest_micro_batches(int stages);
 
-/// `plan` is laid out, for a machine, and is changed unless `whole`: a longer step is then planned with fewest_micro_batches().
-/// Each one more takes the time and energy of those in the middle, and the memory of its tokens. Throws as Plan::ranks().
-Estimate estimate(Plan& plan, int stages, bool whole, const Power& power = {});
+/// Unless `whole`, a step that is longer is planned with fewest_micro_batches(). Each one more takes the time and energy of those
+/// in the middle, and the memory of its tokens. Throws as Plan::ranks().
+Estimate estimate(const Plan& plan, int stages, bool whole, const Power& power = {});
 
 }  // namespace consist::launch

@@ -47,7 +47,7 @@ Known Trier::try_one(const Point& point, Depth depth) {
     const RunConfig config = config_of(point);
     if (depth == Depth::quick) known.quick = estimates_.of(config);
     if (known.quick) return known;
-    Plan plan = plan_of(config);
+    const Plan plan = plan_of(config);
     const Estimate estimate =
         launch::estimate(plan, space_.layouts()[point.layout].stages, depth == Depth::whole, request_.power);
     (estimate.whole ? known.whole : known.simulated) = estimate;

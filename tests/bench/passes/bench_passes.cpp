@@ -60,9 +60,9 @@ int run(int argc, char** argv) {
   config.batch = 1;
   config.sequence = 2048;
   config.ranks = argc > 2 ? std::atoi(argv[2]) : 8;
-  Parts parts = make_parts(config, host);
-  add_device(parts, config, host);
-  parts.device->open(0, 1);
+  const Parts parts = make_parts(config, host);
+  const std::shared_ptr<Device> device = make_device(config, host).device;
+  device->open(0, 1);
   const Layout layout = lay_out(parts.uses, config.ranks);
 
   Sums sums;
@@ -87,9 +87,8 @@ int run(int argc, char** argv) {
   timed("of that: verify", [&] { verify(program); });
   const Program copy = program;
   std::unique_ptr<PreparedProgram> prepared;
-  timed("kernels and their workspaces", [&] {
-    prepared = std::make_unique<PreparedProgram>(std::move(program), *parts.device, CommunicatorOfQueue{});
-  });
+  timed("kernels and their workspaces",
+        [&] { prepared = std::make_unique<PreparedProgram>(std::move(program), *device, CommunicatorOfQueue{}); });
   sums.seconds += timed("memory plan and waits", [&] { prepared->plan(); });
   MemoryPlan plan;
   timed("of that: memory plan", [&] { plan = plan_memory(copy, prepared->workspace_bytes()); });

@@ -105,13 +105,13 @@ int run(int argc, char** argv) {
     for (int i = 0; i < blocks; ++i) initial_values(values, 1, "name", static_cast<std::int64_t>(block) * i, 0, 0.02F);
   });
 
-  Parts parts = make_parts(config, host);
-  add_device(parts, config, host);
-  parts.device->open(0, 1);
+  const Parts parts = make_parts(config, host);
+  const std::shared_ptr<Device> made = make_device(config, host).device;
+  made->open(0, 1);
   const Layout layout = lay_out(parts.uses, config.ranks);
   const int rank = config.ranks > 1 ? 1 : 0;
-  SinkDevice device(parts.device);
-  TrainingState state(compile_step(parts.compile_request(config), layout, rank), std::nullopt, device, {}, rank,
+  SinkDevice device(made);
+  TrainingState state({{train_program, compile_step(parts.compile_request(config), layout, rank)}}, device, {}, rank,
                       std::int64_t{1} << 50);
   const Program& program = state.step().program();
   double elements = 0, bytes = 0;
