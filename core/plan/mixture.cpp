@@ -34,8 +34,8 @@ TurnsOfParts::TurnsOfParts(std::vector<std::int64_t> weights) : weights_(std::mo
   std::int64_t period = 0;
   for (const std::int64_t weight : weights_) period += weight;
   if (parts < 1 || period > most_period) throw Error("turns of " + std::to_string(parts) + " parts in " + std::to_string(period));
-  // Chosen is, among the parts that may have a turn without getting ahead, the one whose turn must come soonest. Numbers are
-  // multiples of 1 / (period * (2 * parts - 2)).
+  // Takes, of the parts that may have a turn without getting ahead, the one whose turn must come soonest. Numbers are multiples
+  // of 1 / (period * (2 * parts - 2)).
   const std::int64_t fine = std::max<std::int64_t>(2 * parts - 2, 1);
   for (std::int64_t turn = 1; turn <= period; ++turn) {
     std::optional<std::size_t> chosen;

@@ -1,4 +1,4 @@
-// Processes that used the host's processors during a run's steps: what a measurement must know about its machine.
+// Use of the host's processors during a run's steps, by the job and by others: a measurement must know it of its machine.
 #pragma once
 
 #include <optional>

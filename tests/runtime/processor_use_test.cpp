@@ -1,4 +1,4 @@
-// Processes that used the processors while a run took its steps.
+// Use of the processors during a run's steps, by the job and by others.
 #include "core/record/processor_use.h"
 
 #include <gtest/gtest.h>

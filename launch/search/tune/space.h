@@ -57,7 +57,7 @@ struct Point {
   auto operator<=>(const Point&) const = default;
 };
 
-/// Options that are changed.
+/// Options that a change may touch: those that round in another way, the others, or both.
 enum class Numerics : unsigned char {
   kept,     ///< none that rounds in another way
   changed,  ///< those alone
