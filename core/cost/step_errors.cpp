@@ -9,6 +9,7 @@
 #include "consist/json_input.h"
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "core/cost/file_object.h"
 
 namespace consist {
@@ -96,10 +97,6 @@ std::string with_preposition(const std::string& kind) {
   return (is_of_links ? "over " : "with ") + (kind == context ? "context parallelism" : kind);
 }
 
-std::string percent(double share) {
-  return fixed_text(100 * share, 1) + "%";
-}
-
 bool is_measured(const StepError& error) {
   return error.steps >= least_measured_steps;
 }
@@ -173,13 +170,13 @@ std::string why_unknown(const ErrorBar& bar) {
 }
 
 std::string text_of(const ErrorBar& bar) {
-  std::string text = bar.value ? "±" + percent(*bar.value) + ": " : "not known: " + why_unknown(bar);
+  std::string text = bar.value ? "±" + percent_text(*bar.value, 1) + ": " : "not known: " + why_unknown(bar);
   bool first = true;
   for (const StepError& error : bar.kinds) {
     if (!is_measured(error)) continue;
     text += first ? (bar.value ? "" : "; ") : ", ";
-    text +=
-        error.kind + " ±" + percent(error.error.value) + " (" + std::to_string(error.steps) + (first ? " measured steps)" : ")");
+    text += error.kind + " ±" + percent_text(error.error.value, 1) + " (" + std::to_string(error.steps) +
+            (first ? " measured steps)" : ")");
     first = false;
   }
   return text;

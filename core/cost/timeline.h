@@ -26,43 +26,11 @@ struct Timeline {
   double bubble_fraction() const;
 };
 
-enum class TimelineCost : std::uint8_t {
-  equal,     ///< every forward part takes 1, every backward part 2: 1 for the gradients of inputs, 1 for those of weights; what a
-             ///< part sends leaves at its end
-  by_ops,    ///< as costs_of() the program says
-  measured,  ///< as outline_of() was told
-};
-
-/// The part of a stage's program that a timeline needs: its compute instructions between messages. Small beside the program, so
-/// that ranks can send it to each other.
-struct StageOutline {
-  /// Compute instructions of one part in a row, or a message that is sent (`sends`), behind what stands before it.
-  struct Step {
-    bool sends = false;
-    Lane lane = Lane::to_next;  ///< of a message
-    Phase phase = Phase::forward;
-    std::int16_t micro_batch = 0;
-    std::int16_t stage = 0;
-    double equal = 0, by_ops = 0, measured = 0;  ///< how long it takes by each cost
-    /// Messages from either neighbour that must have arrived.
-    std::int32_t from_previous = 0, from_next = 0;
-  };
-  std::vector<Step> steps;
-};
-/// `measured`: seconds of each instruction, or none.
-CONSIST_API StageOutline outline_of(const Program& program, const Durations& measured = {});
-/// For other ranks: the same outline to the last bit. Throws ProgramError for a text that is none.
-CONSIST_API std::string to_words(const StageOutline& outline);
-CONSIST_API StageOutline outline_from(const std::string& words);
-
-/// Runs the compute instructions of forward and backward of all stages side by side: `stages` holds the outline of each rank
-/// along Program::stage_axis. Messages take no time and keep their order. Throws ProgramError if the stages wait for each other
-/// for ever.
-CONSIST_API Timeline simulate(std::span<const StageOutline> stages, TimelineCost cost);
-CONSIST_API Timeline simulate(std::span<const Program* const> stages, TimelineCost cost);
-
-/// TimelineCost::equal as durations, for simulator.h. Collectives and messages take no time.
+/// Durations for simulator.h by which stages are equal: every forward part takes 1, every backward part 2 (1 for the gradients of
+/// inputs, 1 for those of weights), and a part's sends leave at its end. Nothing else takes time.
 CONSIST_API Durations equal_durations(const Program& program);
+/// `seconds`, by instruction, of the compute instructions of forward and backward; 0 of messages, collectives and the optimizer.
+CONSIST_API Durations without_messages(const Program& program, std::span<const double> seconds);
 /// Timeline of the stages' compute queues in forward and backward of a simulation.
 CONSIST_API Timeline timeline_of(std::span<const Program* const> stages, const Simulation& simulation);
 

@@ -7,6 +7,7 @@
 
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "core/passes/gather_quantized.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
@@ -83,7 +84,7 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
 }
 
 std::string fp8_text(const ProgramSummary& s) {
-  return si_text(s.fp8_flops) + "FLOP (" + fixed_text(100 * s.fp8_flops / s.flops, 1) + "%) of them in fp8";
+  return si_text(s.fp8_flops) + "FLOP (" + percent_text(s.fp8_flops / s.flops, 1) + ") of them in fp8";
 }
 
 std::string summary_text(const ProgramSummary& s) {
@@ -92,8 +93,8 @@ std::string summary_text(const ProgramSummary& s) {
   text += "   instructions " + std::to_string(s.instructions) + "   " + si_text(s.flops) + "FLOP per rank and step";
   if (s.fp8_flops > 0) text += ", " + fp8_text(s);
   if (s.repeated_flops > 0)
-    text += ", " + si_text(s.repeated_flops) + "FLOP (" + fixed_text(100 * s.repeated_flops / s.flops, 1) +
-            "%) of them repeated by --recompute";
+    text += ", " + si_text(s.repeated_flops) + "FLOP (" + percent_text(s.repeated_flops / s.flops, 1) +
+            ") of them repeated by --recompute";
   if (!s.parts.empty()) text += "\n" + s.parts;
   text += "\n\n";
   text += row("%-26s %10s %12s %12s\n", "OP", "COUNT", "FLOP", "BYTES");

@@ -15,6 +15,7 @@
 #include "consist/json_input.h"
 #include "consist/text.h"
 #include "core/base/did_you_mean.h"
+#include "core/base/quantity_text.h"
 #include "core/compile/compile.h"
 #include "core/cost/file_object.h"
 #include "core/cost/machine_file.h"
@@ -239,18 +240,17 @@ StepErrors step_errors_for(const std::string& named, const Machine& machine) {
 }
 
 std::string text_of(const Machine& machine) {
-  const auto share = [](double of_peak) { return fixed_text(100 * of_peak, 0) + "%"; };
   const DeviceRates& d = machine.device;
   const std::string capacity = d.memory_bytes.value > 0
                                    ? bytes_text(static_cast<std::int64_t>(d.memory_bytes.value)) + " of memory"
                                    : "memory of unknown size";
   return machine.name + ", " + std::to_string(machine.ranks_per_node) + " ranks a node; products at " +
-         share(share_of(machine, "*")) + ", attention at " + share(share_of(machine, "attention")) + " and its gradient at " +
-         share(share_of(machine, "attention_grad")) + " of " + si_text(d.peak_bf16.value) + "FLOP/s (fp8 " +
-         si_text(d.peak_fp8.value) + ", fp32 " + si_text(d.peak_fp32.value) + "); a rank has " + capacity + ", moves " +
-         si_text(d.memory_rate.value) + "B/s in it, " + si_text(rate_of(machine.node)) + "B/s to ranks of its node, " +
-         si_text(rate_of(machine.network)) + "B/s to others, " + si_text(machine.host_shared.value) + "B/s from and to the host" +
-         transports_text(machine);
+         percent_text(share_of(machine, "*")) + ", attention at " + percent_text(share_of(machine, "attention")) +
+         " and its gradient at " + percent_text(share_of(machine, "attention_grad")) + " of " + si_text(d.peak_bf16.value) +
+         "FLOP/s (fp8 " + si_text(d.peak_fp8.value) + ", fp32 " + si_text(d.peak_fp32.value) + "); a rank has " + capacity +
+         ", moves " + si_text(d.memory_rate.value) + "B/s in it, " + si_text(rate_of(machine.node)) +
+         "B/s to ranks of its node, " + si_text(rate_of(machine.network)) + "B/s to others, " +
+         si_text(machine.host_shared.value) + "B/s from and to the host" + transports_text(machine);
 }
 
 MachineChoice machine_for(const DeviceInfo& device) {

@@ -1,11 +1,11 @@
 #include "core/plan/mixture.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
 #include "consist/error.h"
+#include "core/base/quantity_text.h"
 #include "core/base/rethrow.h"
 
 namespace consist {
@@ -15,12 +15,6 @@ std::vector<std::int64_t> weights_of(const std::vector<Mixture::Part>& parts) {
   std::vector<std::int64_t> weights;
   for (const Mixture::Part& part : parts) weights.push_back(part.choice.weight);
   return weights;
-}
-
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f%%", 100 * share);
-  return text;
 }
 
 bool has(const std::vector<Field>& fields, const Field& field) {
@@ -168,7 +162,7 @@ std::string Mixture::describe() const {
   std::string text = "a mixture of";
   for (const Part& part : parts_) {
     text += (&part == parts_.data() ? " " : "; ") +
-            percent(static_cast<double>(part.choice.weight) / static_cast<double>(turns_.period())) + " " +
+            percent_text(static_cast<double>(part.choice.weight) / static_cast<double>(turns_.period()), 1) + " " +
             (part.choice.name == part.choice.plugin ? "" : part.choice.name + " ") + part.dataset->describe();
   }
   return text;
@@ -210,7 +204,7 @@ std::string Mixture::text_of_first(std::int64_t sequences) const {
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     text += (part == 0 ? "" : ", ") + parts_[part].choice.name + " " + std::to_string(counts[part]) + " sequences, " +
             std::to_string(counts[part] * sequence_) + " tokens (" +
-            percent(sequences > 0 ? static_cast<double>(counts[part]) / static_cast<double>(sequences) : 0) + ")";
+            percent_text(sequences > 0 ? static_cast<double>(counts[part]) / static_cast<double>(sequences) : 0, 1) + ")";
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 
 namespace consist {
 namespace {
@@ -42,8 +43,8 @@ Bound measure_bound(const std::function<double()>& look, const std::function<dou
   while (rates.size() < most_looks && (rates.size() < 2 || seconds() < longest_seconds)) rates.push_back(look());
   const double share = waited_before < 0 ? 0 : (waited() - waited_before) / seconds();
   if (share > largest_wait) {
-    return {0, "while the product was measured, the threads waited " + fixed_text(100 * share, 0) +
-                   "% of the time for a processor, all together: there is other work, or there are more threads than processors"};
+    return {0, "while the product was measured, the threads waited " + percent_text(share) +
+                   " of the time for a processor, all together: there is other work, or there are more threads than processors"};
   }
   return bound_from_rates(rates);
 }

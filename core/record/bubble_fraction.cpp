@@ -1,15 +1,44 @@
 #include "core/record/bubble_fraction.h"
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <numeric>
 
+#include "consist/cost.h"
+#include "consist/error.h"
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
+#include "core/cost/timeline.h"
+#include "core/job/long_text.h"
 
 namespace consist {
 namespace {
 
-std::string key_of(int rank) {
-  return "bubble_fraction." + std::to_string(rank);
+std::string key_of(const char* what, int rank) {
+  return std::string("bubble_fraction.") + what + "." + std::to_string(rank);
+}
+
+std::string bytes_of(const Durations& seconds) {
+  return {reinterpret_cast<const char*>(seconds.data()), seconds.size() * sizeof(double)};
+}
+
+Durations durations_of(const std::string& bytes) {
+  Durations seconds(bytes.size() / sizeof(double));
+  std::memcpy(seconds.data(), bytes.data(), seconds.size() * sizeof(double));
+  return seconds;
+}
+
+/// The steps that the ranks of rank 0's pipeline ran, compiled as they were; the own one is there already. Their memory is
+/// planned without the scratch of kernels, which no device is asked for.
+std::vector<std::unique_ptr<PreparedProgram>> other_stages(const Plan& plan, const std::vector<int>& ranks) {
+  std::vector<std::unique_ptr<PreparedProgram>> steps(ranks.size());
+  for (std::size_t n = 0; n < ranks.size(); ++n) {
+    if (ranks[n] == 0) continue;
+    steps[n] = std::make_unique<PreparedProgram>(plan.step(ranks[n]));
+    steps[n]->plan();
+  }
+  return steps;
 }
 
 }  // namespace
@@ -20,54 +49,59 @@ double bubble_fraction(const Program& program, const Profile& profile, double st
   return time > 0 ? std::clamp(1 - busy / time, 0.0, 1.0) : 0;
 }
 
-std::vector<double> collect_bubble_fractions(Job& job, double own) {
-  job.put(key_of(job.rank()), std::to_string(own));
-  std::vector<double> shares;
-  for (int rank = 0; job.rank() == 0 && rank < job.size(); ++rank) {
-    shares.push_back(std::stod(job.get(key_of(rank), job.timeout())));
+BubbleReport bubble_report(const std::vector<double>& ranks, std::span<const Program* const> stages,
+                           std::span<const Durations> measured) {
+  std::vector<Durations> equal, by_ops, by_times;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const Program& stage = *stages[s];
+    Durations costs;
+    for (const Instruction& i : stage.instructions) costs.push_back(costs_of(stage).seconds(stage, i));
+    if (measured[s].size() != costs.size())
+      throw ProgramError("rank " + std::to_string(stage.rank) + " measured " + std::to_string(measured[s].size()) +
+                         " instructions, its step has " + std::to_string(costs.size()));
+    equal.push_back(equal_durations(stage));
+    by_ops.push_back(without_messages(stage, costs));
+    by_times.push_back(without_messages(stage, measured[s]));
   }
-  return shares;
-}
-
-std::vector<StageOutline> collect_outlines(Job& job, const Program& own, const Profile& profile) {
-  // In pieces: the store takes no value of any length.
-  constexpr std::size_t most_bytes = std::size_t{1} << 20U;
-  const auto key = [](int rank, std::size_t piece) { return "outline." + std::to_string(rank) + "." + std::to_string(piece); };
-  const std::vector<int> of_rank_0 = own.mesh.group(0, own.stage_axis);
-  std::vector<StageOutline> outlines;
-  if (std::find(of_rank_0.begin(), of_rank_0.end(), job.rank()) != of_rank_0.end()) {
-    Durations measured;
-    for (std::size_t i = 0; i < own.instructions.size(); ++i) measured.push_back(profile.seconds(i));
-    const std::string words = to_words(outline_of(own, measured));
-    for (std::size_t piece = 0; piece * most_bytes <= words.size(); ++piece)  // the last one is shorter than the others
-      job.put(key(job.rank(), piece), words.substr(piece * most_bytes, most_bytes));
-  }
-  if (job.rank() != 0) return outlines;
-  for (int rank : of_rank_0) {
-    std::string words, piece;
-    for (std::size_t n = 0; n == 0 || piece.size() == most_bytes; ++n) {
-      piece = job.get(key(rank, n), job.timeout());
-      words += piece;
-    }
-    outlines.push_back(outline_from(words));
-  }
-  return outlines;
-}
-
-BubbleReport report_bubble(const std::vector<double>& ranks, std::span<const StageOutline> stages) {
+  const auto idle = [&](const std::vector<Durations>& durations) {
+    return timeline_of(stages, simulate(stages, durations)).bubble_fraction();
+  };
   return {.ranks = ranks,
           .mean = std::accumulate(ranks.begin(), ranks.end(), 0.0) / static_cast<double>(std::max<std::size_t>(ranks.size(), 1)),
-          .equal_stages = simulate(stages, TimelineCost::equal).bubble_fraction(),
-          .by_ops = simulate(stages, TimelineCost::by_ops).bubble_fraction(),
-          .by_times = simulate(stages, TimelineCost::measured).bubble_fraction()};
+          .equal_stages = idle(equal),
+          .by_ops = idle(by_ops),
+          .by_times = idle(by_times)};
+}
+
+std::optional<BubbleReport> collect_bubble_report(Job& job, const Plan& plan, const Program& own, const Profile& profile,
+                                                  double step_seconds) {
+  const std::vector<int> ranks = own.mesh.group(0, own.stage_axis);
+  Durations seconds;
+  for (std::size_t i = 0; i < own.instructions.size(); ++i) seconds.push_back(profile.seconds(i));
+  if (job.rank() != 0) {
+    job.put(key_of("share", job.rank()), bytes_of({bubble_fraction(own, profile, step_seconds)}));
+    if (std::ranges::find(ranks, job.rank()) != ranks.end()) put_long_text(job, key_of("seconds", job.rank()), bytes_of(seconds));
+    return std::nullopt;
+  }
+  std::vector<double> shares{bubble_fraction(own, profile, step_seconds)};
+  for (int rank = 1; rank < job.size(); ++rank)
+    shares.push_back(durations_of(job.get(key_of("share", rank), job.timeout())).at(0));
+  const std::vector<std::unique_ptr<PreparedProgram>> others = other_stages(plan, ranks);
+  std::vector<const Program*> stages;
+  std::vector<Durations> measured;
+  for (std::size_t s = 0; s < ranks.size(); ++s) {
+    stages.push_back(others[s] ? &others[s]->program() : &own);
+    measured.push_back(others[s] ? durations_of(get_long_text(job, key_of("seconds", ranks[s]))) : seconds);
+  }
+  return bubble_report(shares, stages, measured);
 }
 
 std::string bubble_text(const BubbleReport& report) {
-  std::string text = "idle " + fixed_text(100 * report.mean, 1) + "% of forward and backward, measured (by rank:";
-  for (double share : report.ranks) text += " " + fixed_text(100 * share, 1) + "%";
-  return text + "); the schedule gives " + fixed_text(100 * report.equal_stages, 1) + "% if all stages are equal, " +
-         fixed_text(100 * report.by_ops, 1) + "% by the costs of their ops, " + fixed_text(100 * report.by_times, 1) +
-         "% by their measured times\n";
+  std::string text = "idle " + percent_text(report.mean, 1) + " of forward and backward, measured (by rank:";
+  for (double share : report.ranks) text += " " + percent_text(share, 1);
+  return text + "); the schedule gives " + percent_text(report.equal_stages, 1) + " if all stages are equal, " +
+         percent_text(report.by_ops, 1) + " by the costs of their ops, " + percent_text(report.by_times, 1) +
+         " by their measured times\n";
 }
 
 }  // namespace consist

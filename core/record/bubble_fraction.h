@@ -1,13 +1,15 @@
 // The bubble of a pipeline: how long its ranks wait, measured (--profile).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "consist/job.h"
 #include "consist/program.h"
-#include "core/cost/timeline.h"
+#include "core/cost/simulator.h"
+#include "core/plan/plan.h"
 #include "core/record/profile.h"
 
 namespace consist {
@@ -15,13 +17,6 @@ namespace consist {
 /// The part of a step, its optimizer apart, in which this rank's compute queue had nothing to do, 0..1; from the mean times of
 /// its instructions and of the same steps as a whole.
 double bubble_fraction(const Program& program, const Profile& profile, double step_seconds);
-
-/// Called by every rank, once: `own` of all ranks on rank 0, by rank; elsewhere nothing. Throws as Job::get.
-std::vector<double> collect_bubble_fractions(Job& job, double own);
-
-/// Called by every rank, once: on rank 0 the outlines of the ranks of its stages, with the times that they measured, in their
-/// order; elsewhere nothing. Throws as Job::get.
-std::vector<StageOutline> collect_outlines(Job& job, const Program& own, const Profile& profile);
 
 /// Measured bubble fractions, beside those that the schedule gives.
 struct BubbleReport {
@@ -32,8 +27,14 @@ struct BubbleReport {
   double by_times = 0;      ///< if their instructions took what was measured and messages no time
 };
 
-/// `stages`: the outlines of the programs along Program::stage_axis.
-BubbleReport report_bubble(const std::vector<double>& ranks, std::span<const StageOutline> stages);
+/// `stages`: the planned programs along Program::stage_axis; `measured`: seconds of their instructions. Throws as simulate().
+CONSIST_API BubbleReport bubble_report(const std::vector<double>& ranks, std::span<const Program* const> stages,
+                                       std::span<const Durations> measured);
+/// The same of a run: called by every rank, once, with the program that it ran; on rank 0 the report, elsewhere nothing. `plan`
+/// is the run's: rank 0 compiles the other stages' steps by it. Throws as Job::get.
+std::optional<BubbleReport> collect_bubble_report(Job& job, const Plan& plan, const Program& own, const Profile& profile,
+                                                  double step_seconds);
+
 /// A line for people.
 std::string bubble_text(const BubbleReport& report);
 

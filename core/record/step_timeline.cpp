@@ -10,6 +10,7 @@
 #include "consist/op.h"
 #include "core/cost/simulator.h"
 #include "core/cost/step_errors.h"
+#include "core/cost/step_time.h"
 #include "core/job/long_text.h"
 #include "core/lower/memory_plan.h"
 #include "core/plan/machine_choice.h"
@@ -37,19 +38,15 @@ std::string work_text(const Program& program, const Instruction& i) {
 
 /// The parts of a step's time; they sum to `step_seconds`.
 Json parts_json(const Program& program, const SimulatedRank& rank, double step_seconds) {
-  const WorkSeconds work = work_seconds(program, rank);
-  Json json;
-  double rest = step_seconds;
-  const auto put = [&](Json& into, const std::string& name, double seconds) {
-    into[name] = rounded(seconds);
-    rest -= rounded(seconds);
-  };
-  for (const Work w : all_work) put(json, std::string(name_of(w)), work[static_cast<std::size_t>(w)]);
-  Json& axes = json["exposed_communication"] = Json::object();
-  for (const auto& [axis, seconds] : rank.communication) put(axes, program.mesh.text(axis), seconds);
-  if (program.stage_axis >= 0) put(json, "bubble", rank.for_ranks);
-  if (rank.for_copies > 0) put(json, "copies", rank.for_copies);
-  json["gaps"] = rounded(rest);
+  StepTime time = step_time(program, rank, step_seconds);
+  for (double& seconds : time.work) seconds = rounded(seconds);
+  for (auto& [axis, seconds] : time.communication) seconds = rounded(seconds);
+  time.bubble = program.stage_axis < 0 ? 0 : rounded(time.bubble);  // one rank alone waits for nobody: its step ends with gaps
+  time.copies = rounded(time.copies);
+  Json json = json_of(time);
+  if (program.stage_axis < 0) json.erase("bubble");
+  if (rank.for_copies <= 0) json.erase("copies");
+  json["gaps"] = rounded(time.gaps());
   return json;
 }
 

@@ -336,7 +336,7 @@ void RecordedRun::finish(TrainerResult result) {
   if (config().profile) {
     const Program& step = state().step().program();
     Json profile = Json::parse(events_->profile().json(step));
-    idle_text_ = measure_bubble(job_, plan().layout().mesh, step, *events_, profile);
+    idle_text_ = measure_bubble(job_, plan(), step, *events_, profile);
     recorder().profile(profile.dump());
   }
   if (!config().trace.empty()) write_trace(job_, trace_output(config()), events_->last_step());

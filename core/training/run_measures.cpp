@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,25 +40,23 @@ void add_rates(RunResult& result, const Plan& plan, const RunEvents& events) {
       result.tokens_per_second * trained_flops_per_token(*parts.architecture, config.sequence, config.freeze) / config.ranks;
 }
 
-std::string measure_bubble(Job& job, const Mesh& mesh, const Program& program, const RunEvents& events,
+std::string measure_bubble(Job& job, const Plan& plan, const Program& program, const RunEvents& events,
                            nlohmann::ordered_json& profile) {
   const std::vector<double>& seconds = events.seconds();
   if (program.stage_axis < 0 || events.profile().steps() == 0) return {};
   const double mean = std::accumulate(seconds.begin() + 1, seconds.end(), 0.0) / static_cast<double>(seconds.size() - 1);
-  const std::vector<double> shares = collect_bubble_fractions(job, bubble_fraction(program, events.profile(), mean));
   const std::vector<OpTimes> times = collect_op_times(job, op_times(program, events.profile()));
-  const std::vector<StageOutline> stages = collect_outlines(job, program, events.profile());
-  if (job.rank() != 0) return {};
-  const BubbleReport report = report_bubble(shares, stages);
-  profile["idle_share"] = {{"ranks", report.ranks},
-                           {"mean", report.mean},
-                           {"equal_stages", report.equal_stages},
-                           {"by_ops", report.by_ops},
-                           {"by_times", report.by_times}};
+  const std::optional<BubbleReport> report = collect_bubble_report(job, plan, program, events.profile(), mean);
+  if (!report) return {};
+  profile["idle_share"] = {{"ranks", report->ranks},
+                           {"mean", report->mean},
+                           {"equal_stages", report->equal_stages},
+                           {"by_ops", report->by_ops},
+                           {"by_times", report->by_times}};
   const std::vector<double> speeds = rank_speeds(times);
   profile["rank_speeds"] = speeds;
-  return bubble_text(report) + "speeds beside one another by the ops that all have, for --pipeline.rank-speeds: " +
-         stage_speeds_text(speeds, mesh, program.stage_axis) + "\n";
+  return bubble_text(*report) + "speeds beside one another by the ops that all have, for --pipeline.rank-speeds: " +
+         stage_speeds_text(speeds, plan.layout().mesh, program.stage_axis) + "\n";
 }
 
 }  // namespace consist

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "consist/job.h"
-#include "consist/mesh.h"
 #include "core/plan/plan.h"
 #include "core/record/bound.h"
 #include "core/record/run_result.h"
@@ -21,7 +20,7 @@ void add_rates(RunResult& result, const Plan& plan, const RunEvents& events);
 
 /// Pipelines only: on rank 0 reports how long the ranks waited and how fast they are, as text and in `profile`. Called by every
 /// rank.
-std::string measure_bubble(Job& job, const Mesh& mesh, const Program& program, const RunEvents& events,
+std::string measure_bubble(Job& job, const Plan& plan, const Program& program, const RunEvents& events,
                            nlohmann::ordered_json& profile);
 
 }  // namespace consist

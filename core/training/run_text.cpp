@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "core/config/price.h"
 #include "core/plugin/option_roles.h"
 #include "core/record/metrics.h"
@@ -19,7 +20,7 @@ std::string data_wait_text(const RunResult& result) {
   const double total = result.step_seconds + result.data_seconds;
   if (result.data_seconds <= std::max(worth_a_word * total, least_seconds)) return {};
   return "between steps rank 0 waited " + fixed_text(result.data_seconds, 1) + " s for data, " +
-         fixed_text(100 * result.data_seconds / total, 1) + "% of the time; tokens/s are without that wait\n";
+         percent_text(result.data_seconds / total, 1) + " of the time; tokens/s are without that wait\n";
 }
 
 }  // namespace
@@ -28,11 +29,10 @@ void print_result(const RunEvents& events) {
   const Steady steady = steady_state(events.seconds());
   if (steady.steps == 0) return;
   const double rate = static_cast<double>(events.tokens()) / steady.median_seconds;
-  const std::string share =
-      events.result.bound_flops > 0
-          ? ", " + fixed_text(100 * events.result.model_flops / events.result.bound_flops, 0) + "% of the bound"
-          : "";
-  const std::string mfu = events.result.mfu() ? ", MFU " + fixed_text(100 * *events.result.mfu(), 1) + "% of " +
+  const std::string share = events.result.bound_flops > 0
+                                ? ", " + percent_text(events.result.model_flops / events.result.bound_flops) + " of the bound"
+                                : "";
+  const std::string mfu = events.result.mfu() ? ", MFU " + percent_text(*events.result.mfu(), 1) + " of " +
                                                     si_text(events.result.peak_flops) + "FLOP/s"
                                               : "";
   std::printf(

@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "core/plan/plan.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/run_options.h"
@@ -36,7 +37,7 @@ struct Found {
 std::string json_of(const launch::Prediction& base, const Found& found, const Machine& machine) {
   nlohmann::ordered_json json{{"version", 1},
                               {"machine", machine.name},
-                              {"step_seconds", base.seconds},
+                              {"step_seconds", base.time.seconds},
                               {"tokens_per_second", base.tokens_per_second},
                               {"device_bytes", base.most_bytes()},
                               {"advice", nlohmann::ordered_json::array()},
@@ -50,11 +51,11 @@ std::string json_of(const launch::Prediction& base, const Found& found, const Ma
 
 std::string base_text(const launch::Prediction& base, const Machine& machine) {
   std::string text = "As it is: " + si_text(base.tokens_per_second) + " tokens/s, a step of " +
-                     fixed_text(base.seconds * 1e3, 1) + " ms, " + bytes_text(base.most_bytes());
+                     milliseconds_text(base.time.seconds) + ", " + bytes_text(base.most_bytes());
   if (base.capacity > 0) text += " of " + bytes_text(base.capacity);
   text += "; predicted for " + machine.name + ", not measured.\n";
   if (!base.links.empty()) text += "Links: " + text_of(base.links) + ".\n";
-  return text + "Error " + text_of(base.error) + ".\n" + launch::scope_text(machine.name);
+  return text + "Error " + text_of(base.time.error) + ".\n" + launch::scope_text(machine.name);
 }
 
 int advise_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {

@@ -11,6 +11,7 @@
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "core/base/split.h"
 #include "core/connect/device_options.h"
 #include "core/cost/machine_file.h"
@@ -195,7 +196,7 @@ class Calibration {
       steps.push_back(sampler_->sample(step));
       double seconds = 0;
       for (const launch::OpSample& sample : steps.back()) seconds += sample.seconds;
-      say(head + ": " + fixed_text(seconds * 1e3, 2) + " ms in " + std::to_string(steps.back().size()) + " kernels");
+      say(head + ": " + milliseconds_text(seconds, 2) + " in " + std::to_string(steps.back().size()) + " kernels");
     }
     if (!steps.empty()) {
       const double measuring = launch::measuring_seconds(steps.front(), sampler_->time(fitting.front()).seconds);
@@ -210,7 +211,7 @@ class Calibration {
     machine_.device.times = launch::op_times(steps, fit);
     if (job_.size() == 1) return;
     machine_.rank_skew = {sampler_->rank_skew(), FigureSource::measured_here};
-    say("the slowest rank takes " + fixed_text(100 * machine_.rank_skew.value, 1) + "% longer than their mean");
+    say("the slowest rank takes " + percent_text(machine_.rank_skew.value, 1) + " longer than their mean");
   }
 
   void measure_host() {
@@ -230,7 +231,7 @@ class Calibration {
       machine_.host_shared_ranks = job_.size();
     }
     say("host: " + text(link.alone) + (job_.size() > 1 ? "; all ranks at once, each " + text(link.shared) : "") +
-        "; while both directions copy, " + fixed_text(100 * link.both, 0) + "% of that");
+        "; while both directions copy, " + percent_text(link.both) + " of that");
   }
 
   void measure_links() {
@@ -255,11 +256,11 @@ class Calibration {
       fit(machine_.node.compute_beside, gathered);
     }
     const auto text = [&](const launch::CalibrationStep& step, launch::TimedStep& timed) {
-      return text_of(step) + ": " + fixed_text(timed.seconds * 1e3, 1) + " ms, simulated " +
+      return text_of(step) + ": " + milliseconds_text(timed.seconds) + ", simulated " +
              fixed_text(launch::simulated_seconds(timed, std::make_shared<Machine>(machine_)) * 1e3, 1);
     };
-    say("beside kernels collectives keep " + fixed_text(100 * machine_.node.beside_compute.value, 0) + "% of that, and kernels " +
-        fixed_text(100 * machine_.node.compute_beside.value, 0) + "% of their speed (" + text(plan_.reduced, reduced) + "; " +
+    say("beside kernels collectives keep " + percent_text(machine_.node.beside_compute.value) + " of that, and kernels " +
+        percent_text(machine_.node.compute_beside.value) + " of their speed (" + text(plan_.reduced, reduced) + "; " +
         text(plan_.gathered, gathered) + ")");
   }
 
@@ -304,8 +305,8 @@ class Calibration {
     errors_ = launch::errors_of(checked);
     machine_.step_error = error_of_device(errors_);
     for (const StepError& error : errors_)
-      say("error of steps, " + error.kind + ": " + fixed_text(100 * error.error.value, 1) + "%, by " +
-          std::to_string(error.steps) + " of them");
+      say("error of steps, " + error.kind + ": " + percent_text(error.error.value, 1) + ", by " + std::to_string(error.steps) +
+          " of them");
   }
 
   const Request& request_;

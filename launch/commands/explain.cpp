@@ -13,6 +13,7 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "core/compile/pass_manager.h"
 #include "core/config/option_value.h"
 #include "core/cost/timeline.h"
@@ -63,8 +64,8 @@ std::string pipeline_text(std::span<const PlannedRank> ranks, const Simulation& 
   const std::vector<const Program*> stages = programs_of(ranks);
   const Timeline equal = timeline_of(stages, simulate(ranks, equal_durations));
   return "Pipeline (a forward part takes 1, a backward part 2):\n" + timeline_text(equal) + "idle " +
-         fixed_text(100 * equal.bubble_fraction(), 1) + "% if all stages are equal, " +
-         fixed_text(100 * timeline_of(stages, estimated).bubble_fraction(), 1) + "% by the costs of ops and messages\n\n";
+         percent_text(equal.bubble_fraction(), 1) + " if all stages are equal, " +
+         percent_text(timeline_of(stages, estimated).bubble_fraction(), 1) + " by the costs of ops and messages\n\n";
 }
 
 /// For --print-after and --pass-times.
@@ -191,9 +192,9 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
       return a.summary.planned_bytes < b.summary.planned_bytes;
     });
     std::printf("\n%s", fit_text(largest->summary.planned_bytes, largest->rank, machine).c_str());
-    StepEstimate estimate = estimate_step(programs, *estimated);
-    estimate.error = error_bar(step_errors_for(settled.machine, machine), programs);
-    std::printf("%s", estimate_text(estimate, machine, settled.ranks, tokens,
+    StepTime time = step_time(programs, *estimated);
+    time.error = error_bar(step_errors_for(settled.machine, machine), programs);
+    std::printf("%s", estimate_text(programs, time, machine, settled.ranks, tokens,
                                     trained_flops_per_token(*plan.parts().architecture, settled.sequence, settled.freeze))
                           .c_str());
     const std::vector<AxisLinks> links = links_of(plan);

@@ -143,8 +143,9 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
   std::printf(
       "With other numerics, which may round what is trained in another way, predicted to take %s ms and %s (%s ms and %s "
       "above):\n  %s\n",
-      fixed_text(other_numerics.prediction.seconds * 1e3, 2).c_str(), bytes_text(other_numerics.prediction.most_bytes()).c_str(),
-      fixed_text(result.candidates.front().prediction.seconds * 1e3, 2).c_str(),
+      fixed_text(other_numerics.prediction.time.seconds * 1e3, 2).c_str(),
+      bytes_text(other_numerics.prediction.most_bytes()).c_str(),
+      fixed_text(result.candidates.front().prediction.time.seconds * 1e3, 2).c_str(),
       bytes_text(result.candidates.front().prediction.most_bytes()).c_str(), launch::text_of(other_numerics.choices).c_str());
 }
 

@@ -9,6 +9,7 @@
 #include "consist/text.h"
 #include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
+#include "core/base/quantity_text.h"
 #include "core/record/metrics.h"
 #include "core/record/traffic.h"
 #include "launch/predict/costs.h"
@@ -26,10 +27,6 @@ constexpr double enough_idle = 0.25;  ///< what others use besides does no harm 
 double number(const json& object, const char* key, double otherwise) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
-}
-
-std::string percent(double share) {
-  return fixed_text(100 * share, 0) + "%";
 }
 
 void read_result(const std::string& text, RunOutcome& outcome) {
@@ -139,9 +136,9 @@ RunOutcome read_outcome(const std::string& path, const std::string& price) {
 std::string disturbance_of(const RunOutcome& run) {
   if (!run.processors) return {};
   if (run.processors->stolen > most_stolen)
-    return "other virtual machines took " + percent(run.processors->stolen) + " of the processors' time";
+    return "other virtual machines took " + percent_text(run.processors->stolen) + " of the processors' time";
   if (run.processors->others > most_of_others && run.processors->idle < enough_idle)
-    return "other processes took " + percent(run.processors->others) + " of the processors' time";
+    return "other processes took " + percent_text(run.processors->others) + " of the processors' time";
   return {};
 }
 

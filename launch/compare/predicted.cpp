@@ -54,7 +54,7 @@ std::string remedy_of(const Plan& plan, PluginHost& host, const Prediction& aske
 RunOutcome run_of(const Prediction& prediction, const std::vector<PlannedRank>& ranks) {
   RunOutcome run{.status = "finished",
                  .tokens_per_second = prediction.tokens_per_second,
-                 .step_seconds = prediction.seconds,
+                 .step_seconds = prediction.time.seconds,
                  .planned_bytes = static_cast<double>(prediction.most_bytes()),
                  .measured_bytes = static_cast<double>(prediction.most_bytes()),
                  .bytes_sent_per_step = 0};
@@ -124,7 +124,7 @@ double predicted_seconds(const RunConfig& config, const std::string& archive, Pl
     RunConfig as_run = config;
     take_transports_of_run(reader, as_run);
     const Plan plan = plan_run(std::move(as_run), host, {nullptr, std::make_shared<const Machine>(std::move(machine)), false});
-    return predict(plan, usable_cores()).seconds;
+    return predict(plan, usable_cores()).time.seconds;
   } catch (const Error&) {
     return unknown;  // a file that has gone since: the measured row stands without it
   } catch (const nlohmann::json::exception&) {

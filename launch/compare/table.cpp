@@ -9,6 +9,7 @@
 
 #include "consist/text.h"
 #include "core/archive/comparison.h"
+#include "core/base/quantity_text.h"
 #include "launch/compare/winner.h"
 #include "launch/predict/costs.h"
 
@@ -43,10 +44,6 @@ struct NumberColumn {
   std::string (*cell)(const CompareOutcome& outcome, const RunOutcome& figures, double parity);
 };
 
-std::string percent(double share) {
-  return fixed_text(100 * share, 0) + "%";
-}
-
 std::string cost_cell(const CompareOutcome& /*outcome*/, const RunOutcome& r, double /*parity*/) {
   return std::isnan(r.cost) ? "-" : price_text(r.cost);
 }
@@ -66,7 +63,7 @@ constexpr NumberColumn measured_columns[] = {
        return fixed_text(o.predicted_seconds * 1e3, 1) + error;
      }},
     {"BOUND", [](const CompareOutcome&, const RunOutcome& r,
-                 double) { return std::isnan(r.share_of_bound) ? std::string("-") : percent(r.share_of_bound); }},
+                 double) { return std::isnan(r.share_of_bound) ? std::string("-") : percent_text(r.share_of_bound); }},
     {"PLANNED", [](const CompareOutcome&, const RunOutcome& r, double) { return bytes_of(r.planned_bytes); }},
     {"MEASURED",
      [](const CompareOutcome&, const RunOutcome& r, double) {
@@ -89,11 +86,11 @@ constexpr NumberColumn predicted_columns[] = {
     {"STEP ms", [](const CompareOutcome&, const RunOutcome& r, double) { return fixed_text(r.step_seconds * 1e3, 1); }},
     {"ERROR",
      [](const CompareOutcome& o, const RunOutcome&, double) {
-       const std::optional<double>& error = o.prediction->error.value;
-       return error ? "±" + percent(*error) : std::string("?");
+       const std::optional<double>& error = o.prediction->time.error.value;
+       return error ? "±" + percent_text(*error) : std::string("?");
      }},
-    {"MFU", [](const CompareOutcome& o, const RunOutcome&,
-               double) { return fixed_text(100 * o.prediction->model_flops_utilization, 1) + "%"; }},
+    {"MFU",
+     [](const CompareOutcome& o, const RunOutcome&, double) { return percent_text(o.prediction->model_flops_utilization, 1); }},
     {"MEMORY",
      [](const CompareOutcome&, const RunOutcome& r, double) {
        return bytes_of(r.planned_bytes) + (r.planned_host_bytes > 0 ? " +" + bytes_of(r.planned_host_bytes) + " host" : "");
@@ -103,10 +100,8 @@ constexpr NumberColumn predicted_columns[] = {
     {"J/BTOK", energy_cell},
     {"WAITS",
      [](const CompareOutcome& o, const RunOutcome&, double) {
-       const TimeShares& shares = o.prediction->shares;
-       double waits = shares.pipeline + shares.host;
-       for (const auto& [axis, seconds] : shares.communication) waits += seconds;
-       return percent(waits / o.prediction->seconds);
+       const StepTime& time = o.prediction->time;
+       return percent_text((time.exposed() + time.bubble + time.copies) / time.seconds);
      }},
 };
 
@@ -198,8 +193,8 @@ std::vector<std::string> machines_of(const std::vector<CompareOutcome>& outcomes
 std::string unknown_errors(const std::vector<CompareOutcome>& outcomes) {
   std::set<std::string> reasons;
   for (const CompareOutcome& outcome : outcomes) {
-    if (outcome.finished() && outcome.prediction && !outcome.prediction->error.value)
-      reasons.insert("?: for " + outcome.prediction->machine + " " + why_unknown(outcome.prediction->error) + ".\n");
+    if (outcome.finished() && outcome.prediction && !outcome.prediction->time.error.value)
+      reasons.insert("?: for " + outcome.prediction->machine + " " + why_unknown(outcome.prediction->time.error) + ".\n");
   }
   std::string text;
   for (const std::string& reason : reasons) text += reason;

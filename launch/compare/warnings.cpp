@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "launch/compare/table.h"
 #include "launch/compare/winner.h"
 
@@ -48,7 +49,7 @@ std::string processors_text(const std::vector<CompareOutcome>& outcomes) {
   std::string took;
   if (others.most >= 0.005) took = "other processes took " + percents(others) + " of the processors' time";
   if (stolen.most >= 0.005) {
-    took += (took.empty() ? "" : ", ") + std::string("other virtual machines up to ") + fixed_text(100 * stolen.most, 0) + "%";
+    took += (took.empty() ? "" : ", ") + std::string("other virtual machines up to ") + percent_text(stolen.most);
   }
   if (!took.empty()) text += ": " + took;
   return text + "\n";

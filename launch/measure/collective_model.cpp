@@ -6,16 +6,13 @@
 #include "consist/error.h"
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "core/plan/links.h"
 
 namespace consist::launch {
 namespace {
 
 constexpr double good = 0.9, fair = 0.7;  // shares of the expectation
-
-std::string share(double part, double whole) {
-  return fixed_text(100 * part / whole, 0) + "%";
-}
 
 }  // namespace
 
@@ -71,9 +68,10 @@ std::string compare_with_expectation(const Expectation& e, double measured) {
   if (measured > e.bound) {
     return "more than these links can carry: as algbw it needs " + si_text(measured * e.bus_factor) +
            "B/s of each; as busbw it is algbw " + si_text(measured / e.bus_factor) + "B/s, " +
-           share(measured / e.bus_factor, e.algbw) + " of what to expect";
+           percent_text(measured / e.bus_factor / e.algbw) + " of what to expect";
   }
-  const std::string of = share(measured, e.bound) + " of the bound, " + share(measured, e.algbw) + " of what to expect: ";
+  const std::string of =
+      percent_text(measured / e.bound) + " of the bound, " + percent_text(measured / e.algbw) + " of what to expect: ";
   if (measured >= good * e.algbw) return of + "good";
   if (measured >= fair * e.algbw) return of + "fair";
   return of + "low; look at the path that was taken";

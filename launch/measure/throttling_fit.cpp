@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 
 namespace consist::launch {
 namespace {
@@ -71,13 +72,11 @@ double ThrottlingFit::sensitivity_of(const OpSample& sample) const {
 }
 
 std::string text_of(const ThrottlingFit& fit) {
-  if (fit.lag <= 0)
-    return "the clock does not follow the load: equal instructions differ by " + fixed_text(100 * fit.before, 1) + "%";
-  std::string text = "the clock follows the load in " + fixed_text(fit.lag * 1e3, 1) + " ms: equal instructions differ by " +
-                     fixed_text(100 * fit.before, 1) + "%, by " + fixed_text(100 * fit.unexplained, 1) +
-                     "% without that; in the long run ";
-  for (const auto& [kind, demand] : fit.demand) text += kind + " make it " + fixed_text(100 * demand, 0) + "% slower, ";
-  return text + "of which memory-bound ops feel " + fixed_text(100 * fit.memory_bound, 0) + "%";
+  if (fit.lag <= 0) return "the clock does not follow the load: equal instructions differ by " + percent_text(fit.before, 1);
+  std::string text = "the clock follows the load in " + milliseconds_text(fit.lag) + ": equal instructions differ by " +
+                     percent_text(fit.before, 1) + ", by " + percent_text(fit.unexplained, 1) + " without that; in the long run ";
+  for (const auto& [kind, demand] : fit.demand) text += kind + " make it " + percent_text(demand) + " slower, ";
+  return text + "of which memory-bound ops feel " + percent_text(fit.memory_bound);
 }
 
 std::vector<double> loads_of(const std::vector<OpSample>& step, const ThrottlingFit& fit) {

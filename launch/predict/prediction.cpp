@@ -7,6 +7,7 @@
 #include "consist/cost.h"
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "core/base/split.h"
 #include "core/config/price.h"
 #include "core/plan/machine_choice.h"
@@ -77,7 +78,7 @@ double peak_of(const Plan& plan) {
 }
 
 std::string milliseconds(double seconds) {
-  return fixed_text(seconds * 1e3, seconds < 0.1 ? 2 : 1) + " ms";
+  return milliseconds_text(seconds, seconds < 0.1 ? 2 : 1);
 }
 
 }  // namespace
@@ -97,28 +98,20 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
   const RunConfig& config = plan.config();
   const Machine& machine = *plan.target().machine;
   Prediction p{.machine = machine.name,
-               .seconds = simulation.seconds,
-               .error = error_bar(step_errors_for(config.machine, machine), programs_of(ranks)),
+               .time = step_time(programs_of(ranks), simulation),
                .capacity = static_cast<std::int64_t>(machine.device.memory_bytes.value)};
+  p.time.error = error_bar(step_errors_for(config.machine, machine), programs_of(ranks));
   const auto tokens = static_cast<double>(config.global_batch * config.sequence);
-  p.tokens_per_second = tokens / p.seconds;
+  p.tokens_per_second = tokens / p.time.seconds;
   p.model_flops =
       p.tokens_per_second * trained_flops_per_token(*plan.parts().architecture, config.sequence, config.freeze) / config.ranks;
   p.model_flops_utilization = p.model_flops / peak_of(plan);
 
-  const double weight = 1 / static_cast<double>(ranks.size());
   std::size_t busiest = 0;
   for (std::size_t s = 0; s < ranks.size(); ++s) {
-    const Program& program = ranks[s].step->program();
-    const SimulatedRank& rank = simulation.ranks[s];
-    const WorkSeconds work = work_seconds(program, rank);
-    for (std::size_t kind = 0; kind < work.size(); ++kind) p.shares.work[kind] += work[kind] * weight;
-    p.shares.pipeline += rank.for_ranks * weight;
-    p.shares.host += rank.for_copies * weight;
-    for (const auto& [axes, seconds] : rank.communication) p.shares.communication[program.mesh.text(axes)] += seconds * weight;
     p.memory.push_back({ranks[s].rank, config.ranks / static_cast<int>(ranks.size()), ranks[s].step->memory().bytes[0],
                         ranks[s].step->memory().bytes[1]});
-    if (rank.busy > simulation.ranks[busiest].busy) busiest = s;
+    if (simulation.ranks[s].busy > simulation.ranks[busiest].busy) busiest = s;
   }
   p.path = path_of(ranks[busiest].step->program(), simulation.ranks[busiest]);
   p.links = links_of(plan);
@@ -127,14 +120,14 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
 }
 
 double joules_of(const Prediction& p, const Power& power, int ranks) {
-  return ranks * joules_of(power, p.seconds, p.shares.work);
+  return ranks * joules_of(power, p.time.seconds, p.time.work);
 }
 
 Costs costs_of(const Prediction& p, const Plan& plan, const Power& power) {
   const std::string& machine = plan.target().machine->name;
   const int ranks = plan.config().ranks;
   return costs_of(ranks, p.tokens_per_second, Price(plan.config().price).of(machine.substr(0, machine.find(',')), ""),
-                  power.is_known() ? std::optional(joules_of(p, power, ranks) / p.seconds / ranks) : std::nullopt);
+                  power.is_known() ? std::optional(joules_of(p, power, ranks) / p.time.seconds / ranks) : std::nullopt);
 }
 
 namespace {
@@ -164,13 +157,13 @@ std::string scope_text(const std::string& machine) {
 
 std::string text_of(const Prediction& p, const Plan& plan, const Power& power) {
   const Machine& machine = *plan.target().machine;
-  const auto share = [&](double seconds) { return fixed_text(100 * seconds / p.seconds, 1) + "%"; };
-  std::string text = "step       " + milliseconds(p.seconds);
-  if (p.error.value)
-    text += " (" + milliseconds(p.seconds / (1 + *p.error.value)) + " to " + milliseconds(p.seconds * (1 + *p.error.value)) + ")";
-  text += ", predicted for " + machine.name + ", not measured\nerror      " + text_of(p.error) + "\n";
+  const auto share = [&](double seconds) { return percent_text(seconds / p.time.seconds, 1); };
+  std::string text = "step       " + milliseconds(p.time.seconds);
+  if (const std::optional<double>& error = p.time.error.value)
+    text += " (" + milliseconds(p.time.seconds / (1 + *error)) + " to " + milliseconds(p.time.seconds * (1 + *error)) + ")";
+  text += ", predicted for " + machine.name + ", not measured\nerror      " + text_of(p.time.error) + "\n";
   text += "tokens/s   " + si_text(p.tokens_per_second) + ", " + si_text(p.tokens_per_second / plan.config().ranks) +
-          " per rank\nMFU        " + fixed_text(100 * p.model_flops_utilization, 1) + "% (" + si_text(p.model_flops) +
+          " per rank\nMFU        " + percent_text(p.model_flops_utilization, 1) + " (" + si_text(p.model_flops) +
           "FLOP/s per rank)\n";
   text += costs_text(p, plan, power);
   for (const RankMemory& m : p.memory) {
@@ -180,12 +173,7 @@ std::string text_of(const Prediction& p, const Plan& plan, const Power& power) {
     if (m.host_bytes > 0) text += ", " + bytes_text(m.host_bytes) + " on the host";
     text += "\n";
   }
-  text += "time       products " + share(p.shares.of(Work::products)) + ", attention " + share(p.shares.of(Work::attention)) +
-          ", memory-bound " + share(p.shares.of(Work::memory_bound)) + ", optimizer " + share(p.shares.of(Work::optimizer));
-  for (const auto& [axis, seconds] : p.shares.communication) text += ", exposed communication (" + axis + ") " + share(seconds);
-  if (p.shares.pipeline > 0) text += ", bubble " + share(p.shares.pipeline);
-  if (p.shares.host > 0) text += ", host " + share(p.shares.host);
-  text += "\n";
+  text += "time       " + shares_text(p.time) + "\n";
   if (const std::string links = text_of(p.links); !links.empty()) text += "links      " + links + "\n";
   text += unknown_text(p.links) + "Critical path, by op:\n";
   for (const PathItem& item : p.path) {
@@ -202,10 +190,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json seconds_json(const Prediction& p) {
-  const std::optional<double>& error = p.error.value;
-  return {{"value", p.seconds},
-          {"low", error ? Json(p.seconds / (1 + *error)) : Json()},
-          {"high", error ? Json(p.seconds * (1 + *error)) : Json()}};
+  const std::optional<double>& error = p.time.error.value;
+  return {{"value", p.time.seconds},
+          {"low", error ? Json(p.time.seconds / (1 + *error)) : Json()},
+          {"high", error ? Json(p.time.seconds * (1 + *error)) : Json()}};
 }
 
 Json error_json(const ErrorBar& bar) {
@@ -227,7 +215,7 @@ std::string json_of(const Prediction& p, const Plan& plan, const Power& power) {
                               {"machine", plan.target().machine->name},
                               {"ranks", plan.config().ranks},
                               {"step_seconds", seconds_json(p)},
-                              {"step_error", error_json(p.error)},
+                              {"step_error", error_json(p.time.error)},
                               {"tokens_per_second", p.tokens_per_second},
                               {"cost_per_billion_tokens", known(costs.per_billion_tokens)},
                               {"joules_per_billion_tokens", known(costs.joules_per_billion_tokens)},
@@ -239,13 +227,9 @@ std::string json_of(const Prediction& p, const Plan& plan, const Power& power) {
                               {"capacity_bytes", p.capacity}};
   for (const RankMemory& m : p.memory)
     json["memory"].push_back({{"rank", m.rank}, {"ranks", m.ranks}, {"device_bytes", m.bytes}, {"host_bytes", m.host_bytes}});
-  json["seconds"] = {{"products", p.shares.of(Work::products)},
-                     {"attention", p.shares.of(Work::attention)},
-                     {"memory_bound", p.shares.of(Work::memory_bound)},
-                     {"optimizer", p.shares.of(Work::optimizer)},
-                     {"exposed_communication", p.shares.communication},
-                     {"bubble", p.shares.pipeline},
-                     {"host", p.shares.host}};
+  json["seconds"] = json_of(p.time);
+  json["seconds"].erase("copies");  // of archives; here they have another name
+  json["seconds"]["host"] = p.time.copies;
   json["links"] = Json::array();
   for (const AxisLinks& links : p.links) {
     json["links"].push_back({{"axis", links.axis},

@@ -3,29 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/cost/power.h"
 #include "core/cost/simulator.h"
-#include "core/cost/step_errors.h"
+#include "core/cost/step_time.h"
 #include "core/plan/links.h"
 #include "core/plan/plan.h"
 #include "launch/predict/costs.h"
 
 namespace consist::launch {
-
-/// Seconds of a step, mean over the ranks of the axis of stages; they sum to the step.
-struct TimeShares {
-  WorkSeconds work{};
-  std::map<std::string, double> communication;  ///< exposed, by axis: compute waits for it
-  double pipeline = 0;                          ///< compute waits for other stages
-  double host = 0;                              ///< compute waits for copies from or to the host
-
-  double of(Work kind) const { return work[static_cast<std::size_t>(kind)]; }
-};
 
 /// The ranks with one program.
 struct RankMemory {
@@ -43,12 +32,10 @@ struct PathItem {
 
 struct Prediction {
   std::string machine;                 ///< the name of the one that it is for
-  double seconds = 0;                  ///< of a step
-  ErrorBar error;                      ///< of `seconds`
+  StepTime time;                       ///< of a step, mean of the stages
   double tokens_per_second = 0;        ///< of all ranks
   double model_flops = 0;              ///< per second and rank
   double model_flops_utilization = 0;  ///< of the peak of the precision's products; fraction, 0..1
-  TimeShares shares;
   std::vector<RankMemory> memory;  ///< by stage
   std::vector<PathItem> path;      ///< the longest first
   std::vector<AxisLinks> links;    ///< by axis of the mesh

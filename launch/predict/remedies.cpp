@@ -40,7 +40,7 @@ std::vector<Remedy> remedies_for(const Plan& plan, PluginHost& host) {
 std::string text_of(const std::vector<Remedy>& remedies, const Prediction& asked) {
   std::string text;
   for (const Remedy& remedy : remedies) {
-    const double slower = remedy.prediction.seconds / asked.seconds - 1;
+    const double slower = remedy.prediction.time.seconds / asked.time.seconds - 1;
     text += "'" + remedy.options + "' fits: " + bytes_text(remedy.prediction.most_bytes()) + ", a step ";
     const std::string percent = fixed_text(100 * std::abs(slower), 0);
     text += percent == "0" ? "as fast" : percent + "% " + (slower < 0 ? "faster" : "slower");

@@ -31,7 +31,7 @@ class TuneRandom : public testing::TestWithParam<Case> {
     const SearchResult result =
         search({.config = config, .machine = machine_, .settled = settled, .rows = 1}, test::plugin_host());
     EXPECT_FALSE(result.candidates.empty());
-    return result.candidates.empty() ? 0 : result.candidates.front().prediction.seconds;
+    return result.candidates.empty() ? 0 : result.candidates.front().prediction.time.seconds;
   }
   test::Drawn faster_than(double best, std::size_t legal) const {
     return test::Draws(config(), machine_, test::plugin_host()).faster_than(best, legal, 1);

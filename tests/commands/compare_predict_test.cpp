@@ -212,9 +212,10 @@ TEST(ComparePredict, StandsBesideWhatWasMeasured) {
 /// A row that was simulated.
 CompareOutcome predicted(std::size_t row, double rate, double step) {
   CompareOutcome outcome = test::not_finished(row, "finished");
-  outcome.prediction = Prediction{.machine = "h200", .seconds = step, .error = {.value = 0.05}, .model_flops_utilization = 0.4};
-  outcome.prediction->shares.pipeline = step / 8;
-  outcome.prediction->shares.communication = {{"data", step / 8}};
+  outcome.prediction =
+      Prediction{.machine = "h200", .time = {.seconds = step, .error = {.value = 0.05}}, .model_flops_utilization = 0.4};
+  outcome.prediction->time.bubble = step / 8;
+  outcome.prediction->time.communication = {{"data", step / 8}};
   outcome.runs.push_back({.status = "finished",
                           .tokens_per_second = rate,
                           .step_seconds = step,

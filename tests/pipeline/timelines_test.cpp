@@ -1,7 +1,8 @@
-// Timelines of pipelines: as drawn, with the bubble of the formula, simulated, and told from rank to rank.
+// Timelines of pipelines: as drawn, with the bubble of the formula, and as a run reports it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <sstream>
 #include <string>
@@ -11,6 +12,7 @@
 #include "consist/error.h"
 #include "core/cost/timeline.h"
 #include "core/plugin/host.h"
+#include "core/record/bubble_fraction.h"
 #include "plugins/strategies/pipeline/orders.h"
 #include "tests/golden_text.h"
 #include "tests/pipeline/programs.h"
@@ -21,6 +23,13 @@ namespace {
 using test::compile;
 using test::Configuration;
 using test::pointers;
+
+/// Planned programs, waits for memory included, in which each forward part takes 1 and nothing else but backward takes time.
+Timeline equal_timeline(const std::vector<const Program*>& stages) {
+  std::vector<Durations> units;
+  for (const Program* stage : stages) units.push_back(equal_durations(*stage));
+  return timeline_of(stages, simulate(stages, units));
+}
 
 class PipelineTimelines : public ::testing::Test {
  protected:
@@ -34,7 +43,7 @@ TEST_F(PipelineTimelines, Golden) {
           compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
       std::string name = "timeline_" + std::string(schedule) + "_4x" + std::to_string(micro_batches);
       std::replace(name.begin(), name.end(), '-', '_');
-      test::expect_golden(name, timeline_text(simulate(pointers(programs), TimelineCost::equal)));
+      test::expect_golden(name, timeline_text(equal_timeline(pointers(programs))));
     }
   }
 }
@@ -50,8 +59,8 @@ TEST_F(PipelineTimelines, BubbleFractionOfEqualStagesIsThatOfTheFormula) {
     for (const int stages : {2, 4}) {
       const auto programs = compile(host_, {.schedule = name, .stages = stages, .micro_batches = 8, .shape = {.layers = 8}});
       const int chunks = schedule == Schedule::interleaved ? 2 : 1;
-      EXPECT_NEAR(simulate(pointers(programs), TimelineCost::equal).bubble_fraction(),
-                  pipeline::bubble_fraction(schedule, stages, chunks, 8), 1e-9)
+      EXPECT_NEAR(equal_timeline(pointers(programs)).bubble_fraction(), pipeline::bubble_fraction(schedule, stages, chunks, 8),
+                  1e-9)
           << name << " over " << stages;
     }
   }
@@ -80,7 +89,7 @@ TEST_F(PipelineTimelines, WaitingIsNotDrawnAsWork) {
     std::vector<const Program*> stages;
     for (int rank : programs[0].mesh.group(0, programs[0].stage_axis))
       stages.push_back(&programs[static_cast<std::size_t>(rank)]);
-    const Timeline timeline = simulate(stages, TimelineCost::equal);
+    const Timeline timeline = equal_timeline(stages);
     const std::string drawing = timeline_text(timeline);
     const bool split = schedule == std::string("zero-bubble") || schedule == std::string("zero-bubble-h2");
     for (int rank = 0; rank < 4; ++rank) {
@@ -96,39 +105,28 @@ TEST_F(PipelineTimelines, WaitingIsNotDrawnAsWork) {
   }
 }
 
-// Planned programs, waits for memory included, in which each forward part takes 1 and nothing else but backward takes time.
-TEST_F(PipelineTimelines, SimulatedWithUnitDurationsTheyAreTheSameTimelines) {
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
-    for (const int micro_batches : {3, 8}) {
-      SCOPED_TRACE(std::string(schedule) + ", " + std::to_string(micro_batches));
-      const auto programs =
-          compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
-      std::vector<Durations> units;
-      for (const Program& program : programs) units.push_back(equal_durations(program));
-      const Timeline by_outlines = simulate(pointers(programs), TimelineCost::equal);
-      const Timeline simulated = timeline_of(pointers(programs), simulate(pointers(programs), units));
-      EXPECT_EQ(timeline_text(simulated), timeline_text(by_outlines));
-      EXPECT_NEAR(simulated.bubble_fraction(), by_outlines.bubble_fraction(), 1e-9);
-    }
-  }
-}
-
-TEST_F(PipelineTimelines, RanksTellEachOtherTheirTimelines) {
+// What ranks measured is as good as what their ops cost: a run's report has both.
+TEST_F(PipelineTimelines, ReportsTheBubbleOfEqualStagesOfTheirCostsAndOfTheirTimes) {
   const auto programs = compile(host_, {.schedule = "interleaved", .stages = 3, .micro_batches = 4, .shape = {.layers = 6}});
-  std::vector<StageOutline> outlines;
-  for (const Program& program : programs)
-    outlines.push_back(outline_from(to_words(outline_of(program, estimated_durations(program)))));
-  for (const TimelineCost cost : {TimelineCost::equal, TimelineCost::by_ops}) {
-    const Timeline told = simulate(outlines, cost), own = simulate(pointers(programs), cost);
-    EXPECT_EQ(told.end, own.end);
-    EXPECT_EQ(timeline_text(told), timeline_text(own));
-    EXPECT_EQ(told.bubble_fraction(), own.bubble_fraction());
+  std::vector<Durations> measured;
+  for (const Program& program : programs) measured.push_back(estimated_durations(program));
+  const BubbleReport report = bubble_report({0.1, 0.2, 0.6}, pointers(programs), measured);
+  EXPECT_NEAR(report.mean, 0.3, 1e-12);
+  EXPECT_NEAR(report.equal_stages, equal_timeline(pointers(programs)).bubble_fraction(), 1e-12);
+  EXPECT_NEAR(report.by_times, report.by_ops, 1e-9);
+  EXPECT_GT(std::abs(report.by_ops - report.equal_stages), 0.01) << "the ends' work is another than that in the middle";
+  for (Durations& of_rank : measured) std::ranges::fill(of_rank, 0);
+  const Program& middle = programs[1];
+  double all = 0;
+  for (std::size_t n = 0; n < middle.instructions.size(); ++n) {
+    measured[1][n] = equal_durations(middle)[n];
+    all += measured[1][n];
   }
-  EXPECT_NEAR(simulate(outlines, TimelineCost::measured).end, simulate(outlines, TimelineCost::by_ops).end, 1e-12)
-      << "times that were measured are as good as others";
-  EXPECT_LT(to_words(outline_of(programs[0])).size(), 40 * 80u) << "about three steps for each of 16 parts";
-  EXPECT_THROW(outline_from("0 1 0"), ProgramError);
-  EXPECT_THROW(outline_from("0 9 0 0 0 1 1 1 0 0"), ProgramError);
+  ASSERT_GT(all, 0);
+  EXPECT_NEAR(bubble_report({}, pointers(programs), measured).by_times, 2.0 / 3, 1e-9)
+      << "of three ranks one works, all the time";
+  measured[0].pop_back();
+  EXPECT_THROW(bubble_report({}, pointers(programs), measured), ProgramError);
 }
 
 }  // namespace

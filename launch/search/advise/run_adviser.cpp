@@ -52,9 +52,9 @@ std::vector<std::string> RunAdviser::faster(const Plan& plan, const RunMemory& m
   try {
     std::optional<Plan> simulated(without_device(plan));
     Prediction base = predict(*simulated, threads());
-    const double run_seconds = base.seconds * static_cast<double>(plan.config().steps);
+    const double run_seconds = base.time.seconds * static_cast<double>(plan.config().steps);
     AdviceRequest request{.room = room_for(memory, base), .limits = {std::min(most_seconds, run_seconds / 10), threads()}};
-    if (!base.error.value) {
+    if (!base.time.error.value) {
       request.least_gain = unknown_error_gain;
       if (plan.parts().precision->peak() == "fp32" && plan.config().machine.empty()) {
         if (request.limits.seconds < measuring_seconds) return {};

@@ -300,8 +300,9 @@ class Search {
     }
     std::vector<Candidate> candidates;
     for (const Point& point : distinct) candidates.push_back(candidate_of(point));
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.prediction.seconds < b.prediction.seconds; });
+    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+      return a.prediction.time.seconds < b.prediction.time.seconds;
+    });
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (Candidate& candidate : candidates) {
       candidate.best_for_memory = candidate.prediction.most_bytes() < least;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "consist/text.h"
+#include "core/base/quantity_text.h"
 #include "core/config/price.h"
 #include "launch/predict/costs.h"
 
@@ -18,7 +19,7 @@ namespace {
 /// `device_price`: nothing where no price is known. Columns of what is not known are not there.
 std::string row_of(const Candidate& c, std::optional<double> device_price, const Power& power) {
   char line[120];
-  std::snprintf(line, sizeof line, "%10.2f %10s %11s %6.1f%% %6s ", c.prediction.seconds * 1e3,
+  std::snprintf(line, sizeof line, "%10.2f %10s %11s %6.1f%% %6s ", c.prediction.time.seconds * 1e3,
                 c.measured > 0      ? fixed_text(c.measured * 1e3, 2).c_str()
                 : c.problem.empty() ? ""
                                     : "failed",
@@ -27,7 +28,7 @@ std::string row_of(const Candidate& c, std::optional<double> device_price, const
   const int ranks = c.config.ranks;
   const Costs costs = costs_of(
       ranks, c.prediction.tokens_per_second, device_price,
-      power.is_known() ? std::optional(joules_of(c.prediction, power, ranks) / c.prediction.seconds / ranks) : std::nullopt);
+      power.is_known() ? std::optional(joules_of(c.prediction, power, ranks) / c.prediction.time.seconds / ranks) : std::nullopt);
   std::string cost;
   char cell[32];
   if (device_price) {
@@ -43,7 +44,7 @@ std::string row_of(const Candidate& c, std::optional<double> device_price, const
 
 /// States how far the predictions can be trusted.
 std::string trust_text(const SearchResult& result, const Machine& machine) {
-  return "Error of the first: " + text_of(result.candidates.front().prediction.error) + ".\n" + scope_text(machine.name);
+  return "Error of the first: " + text_of(result.candidates.front().prediction.time.error) + ".\n" + scope_text(machine.name);
 }
 
 }  // namespace
@@ -56,8 +57,8 @@ std::string extent_of(const SearchResult& result, const std::string& machine) {
   if (result.simulated > 0) text += count(result.simulated, " simulated with few micro-batches, ");
   text += count(result.whole, " simulated whole, in ") + fixed_text(result.seconds, 1) + " s.\n";
   if (result.mean_error > 0)
-    text += "Estimates were " + fixed_text(100 * result.mean_error, 1) + "% off in the mean of those that were simulated, " +
-            fixed_text(100 * result.largest_error, 1) + "% at most. ";
+    text += "Estimates were " + percent_text(result.mean_error, 1) + " off in the mean of those that were simulated, " +
+            percent_text(result.largest_error, 1) + " at most. ";
   text += count(result.too_large, " are too large, ") + count(result.refused, " do not go together.\n");
   if (result.candidates.empty()) return text + (result.ended_early ? "The search ended by --search-seconds.\n" : "");
   text += result.has_converged()
@@ -96,14 +97,13 @@ std::string table_of(const SearchResult& result, std::size_t rows, const std::st
 std::string why(const Candidate& winner, const Candidate& other) {
   static const std::string communication = "exposed communication";
   const auto parts_of = [](const Prediction& p) {
-    std::map<std::string, double> parts{{"products", p.shares.of(Work::products)},
-                                        {"attention", p.shares.of(Work::attention)},
-                                        {"memory-bound ops", p.shares.of(Work::memory_bound)},
-                                        {"the optimizer", p.shares.of(Work::optimizer)},
-                                        {"the pipeline's bubble", p.shares.pipeline},
-                                        {"copies from and to the host", p.shares.host}};
-    for (const auto& [axis, seconds] : p.shares.communication) parts[communication] += seconds;
-    return parts;
+    return std::map<std::string, double>{{"products", p.time.of(Work::products)},
+                                         {"attention", p.time.of(Work::attention)},
+                                         {"memory-bound ops", p.time.of(Work::memory_bound)},
+                                         {"the optimizer", p.time.of(Work::optimizer)},
+                                         {"the pipeline's bubble", p.time.bubble},
+                                         {"copies from and to the host", p.time.copies},
+                                         {communication, p.time.exposed()}};
   };
   std::map<std::string, double> less = parts_of(other.prediction);
   for (const auto& [name, seconds] : parts_of(winner.prediction)) less[name] -= seconds;
@@ -112,10 +112,10 @@ std::string why(const Candidate& winner, const Candidate& other) {
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
   std::string text;
   constexpr std::size_t most = 3;
-  const double difference = other.prediction.seconds - winner.prediction.seconds;
+  const double difference = other.prediction.time.seconds - winner.prediction.time.seconds;
   for (std::size_t n = 0; n < most && n < sorted.size(); ++n) {
     if (std::abs(sorted[n].first) < 0.05 * std::abs(difference)) break;
-    text += (text.empty() ? "" : ", ") + fixed_text(std::abs(sorted[n].first) * 1e3, 2) + " ms " +
+    text += (text.empty() ? "" : ", ") + milliseconds_text(std::abs(sorted[n].first), 2) + " " +
             (sorted[n].first > 0 ? "less" : "more") + " of " + sorted[n].second;
     if (sorted[n].second == communication && transports_text(winner.config) != transports_text(other.config))
       text += " (" + consist::text_of(winner.prediction.links) + ", not " + consist::text_of(other.prediction.links) + ")";

@@ -89,8 +89,8 @@ Json figures_json(const CompareOutcome& outcome, double parity) {
                {"clock", known(f.clock)}};
   if (outcome.prediction) {
     figures["mfu"] = outcome.prediction->model_flops_utilization;
-    figures["step_error"] = known(outcome.prediction->error.value.value_or(unknown));
-    figures["error_problem"] = why_unknown(outcome.prediction->error);
+    figures["step_error"] = known(outcome.prediction->time.error.value.value_or(unknown));
+    figures["error_problem"] = why_unknown(outcome.prediction->time.error);
   } else {
     figures["measured_bytes"] = f.measured_bytes;
     figures["measured_rank"] = f.measured_rank;

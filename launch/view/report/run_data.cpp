@@ -102,14 +102,13 @@ Json repeats_of(const CompareOutcome& outcome) {
 
 /// Parts of the step time of a row that was only simulated.
 Json predicted_time(const Prediction& prediction) {
-  Json parts{{"products", prediction.shares.of(Work::products)},
-             {"attention", prediction.shares.of(Work::attention)},
-             {"memory_bound", prediction.shares.of(Work::memory_bound)},
-             {"optimizer", prediction.shares.of(Work::optimizer)}};
-  for (const auto& [axis, seconds] : prediction.shares.communication) parts["communication:" + axis] = seconds;
-  if (prediction.shares.pipeline > 0) parts["bubble"] = prediction.shares.pipeline;
-  if (prediction.shares.host > 0) parts["copies"] = prediction.shares.host;
-  return {{"source", "predicted"}, {"step_seconds", prediction.seconds}, {"parts", parts}, {"items", Json::array()}};
+  const StepTime& time = prediction.time;
+  Json parts = json_of(time);
+  parts.erase("exposed_communication");
+  for (const auto& [axis, seconds] : time.communication) parts["communication:" + axis] = seconds;
+  if (time.bubble == 0) parts.erase("bubble");
+  if (time.copies == 0) parts.erase("copies");
+  return {{"source", "predicted"}, {"step_seconds", time.seconds}, {"parts", parts}, {"items", Json::array()}};
 }
 
 void add_archive(Json& row, const CompareOutcome& outcome, SharedTexts& texts, const RunDetail& detail) {

@@ -13,6 +13,7 @@
 
 #include "consist/text.h"
 #include "core/archive/archived_json.h"
+#include "core/base/quantity_text.h"
 
 namespace consist::launch {
 namespace {
@@ -74,7 +75,7 @@ std::string machine_text(const RunView& run) {
 std::string progress_text(const RunView& run, int columns) {
   const std::int64_t done = run.done(), all = run.steps();
   std::string figures = "step " + std::to_string(done) + (all > 0 ? "/" + std::to_string(all) : std::string());
-  if (all > 0) figures += ", " + fixed_text(100.0 * static_cast<double>(done) / static_cast<double>(all), 0) + "%";
+  if (all > 0) figures += ", " + percent_text(static_cast<double>(done) / static_cast<double>(all));
   if (const auto left = seconds_left(run)) figures += ", " + duration_text(*left) + " left";
   const double total = number_at(run.result, "/total_seconds");
   if (!run.running() && !std::isnan(total)) figures += ", took " + duration_text(total);
@@ -89,9 +90,9 @@ std::string speed_text(const RunView& run) {
   const Speed speed = speed_of(run);
   if (speed.steady.steps == 0) return {};
   std::string text = si_text(speed.tokens_per_second) + " tokens/s (" + si_text(speed.low) + " to " + si_text(speed.high) +
-                     "), step " + fixed_text(1e3 * speed.steady.median_seconds, 1) + " ms, median of " +
+                     "), step " + milliseconds_text(speed.steady.median_seconds) + ", median of " +
                      std::to_string(speed.steady.steps);
-  if (speed.data_share > 0.01) text += ", waits for data " + fixed_text(100 * speed.data_share, 0) + "%";
+  if (speed.data_share > 0.01) text += ", waits for data " + percent_text(speed.data_share);
   return text;
 }
 
@@ -101,9 +102,8 @@ std::string bound_text(const RunView& run) {
                flops = number_at(run.result, "/model_flops_per_second");
   const std::string problem = text_at(run.result, "/bound_problem");
   return joined({std::isnan(share) ? (problem.empty() ? "none was measured" : "none: " + problem)
-                                   : fixed_text(100 * share, 0) + "% of the rate of its largest linear",
-                 std::isnan(mfu) ? "" : "MFU " + fixed_text(100 * mfu, 1) + "%",
-                 flops > 0 ? si_text(flops) + "FLOP/s per rank" : ""});
+                                   : percent_text(share) + " of the rate of its largest linear",
+                 std::isnan(mfu) ? "" : "MFU " + percent_text(mfu, 1), flops > 0 ? si_text(flops) + "FLOP/s per rank" : ""});
 }
 
 std::string memory_text(const RunView& run) {

@@ -61,10 +61,10 @@ double found_by_search(const Case& c, const std::shared_ptr<const Machine>& mach
   if (result.candidates.empty()) return 0;
   const launch::Candidate& best = result.candidates.front();
   std::printf("%s: the search finds %.1f ms in %.1f s; estimated %zu, simulated %zu and %zu whole, open %zu%s\n  %s\n",
-              c.name.c_str(), best.prediction.seconds * 1e3, result.seconds, result.estimated, result.simulated, result.whole,
-              result.open, result.ended_early ? ", ended early" : "", launch::text_of(best.choices).c_str());
+              c.name.c_str(), best.prediction.time.seconds * 1e3, result.seconds, result.estimated, result.simulated,
+              result.whole, result.open, result.ended_early ? ", ended early" : "", launch::text_of(best.choices).c_str());
   std::fflush(stdout);
-  return best.prediction.seconds * 1e3;
+  return best.prediction.time.seconds * 1e3;
 }
 
 /// True if the search found a configuration and nothing that was drawn is faster.
