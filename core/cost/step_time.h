@@ -1,4 +1,4 @@
-// Where the time of a step goes, simulated or measured: the one summary that commands, searches, archives and reports read.
+// Summary of a step's time, simulated or measured: the one that commands, searches, archives and reports read.
 #pragma once
 
 #include <map>
