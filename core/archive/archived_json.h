@@ -27,6 +27,9 @@ Json archived_object(std::string_view text) {
   return parsed.is_object() ? parsed : Json::object();
 }
 
+/// The configuration of a run: archived_json() of "/config", with the options of plugins as this version spells them.
+CONSIST_API nlohmann::json archived_config(std::string_view text);
+
 /// Runs `read`, which takes values out of the JSON of the archive at `path`. Throws DataError where they are of other types.
 template <typename Read>
 auto of_archive(const std::string& path, Read&& read) {

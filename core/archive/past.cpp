@@ -63,8 +63,8 @@ void check_same_run(const std::string& path, const std::string& config, const st
   const ArchiveReader archive(path);
   const std::string then = archive.text("/config");
   if (then.empty() && archive.columns().empty()) return;  // it ended before it had begun: there is nothing to mix up
-  Json before = archived_json(then);
-  Json now = Json::parse(config), absent = Json::parse(defaults);
+  Json before = archived_config(then);
+  Json now = archived_config(config), absent = Json::parse(defaults);
   if (!before.is_object()) throw DataError("the archive " + path + " has no configuration; name another with --archive");
   for (Json* one : {&before, &now, &absent}) (*one)["plugin_options"] = plugin_options_of(*one, may_differ);
   std::string differences;

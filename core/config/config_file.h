@@ -13,7 +13,7 @@ namespace consist {
 
 /// One key of a file.
 struct ConfigEntry {
-  std::string name;      ///< "steps", "ddp.bucket-size", "zero3-offload.offload_optimizer.device"
+  std::string name;      ///< "steps", "ddp.bucket-size", "zero3-offload.offload-optimizer.device"
   nlohmann::json value;  ///< a boolean, a number, a string, or a list of these
   std::string said;      ///< for messages: "run.toml, line 3: steps"
   bool is_text = false;  ///< the value is the option's text, whatever its kind: as archives have options of plugins

@@ -40,8 +40,8 @@ void check_host_memory(Job& job, std::int64_t pinned, std::int64_t limit) {
         "this configuration pins " + bytes_text(sum) + " of the memory of " + std::string(job.host()) +
         " for what is offloaded (" + std::to_string(job.local_size()) + (job.local_size() == 1 ? " rank" : " ranks") + "), " +
         bytes_text(allowed) + (limit > 0 ? " may be pinned by --host-memory-limit" : " are available there") +
-        ". What would make it fit: offloading less (--offload-activations of fewer layers, offload_param.device none, "
-        "offload_optimizer.ratio below 1), more hosts, or, "
+        ". What would make it fit: offloading less (--offload-activations of fewer layers, offload-param.device none, "
+        "offload-optimizer.ratio below 1), more hosts, or, "
         "where the host gives more than it shows (a virtual machine that grows, a control group that is about to), a larger "
         "--host-memory-limit");
   }

@@ -10,6 +10,7 @@
 #include "consist/json_input.h"
 #include "consist/text.h"
 #include "core/archive/reader.h"
+#include "core/base/option_name.h"
 #include "core/config/option_table.h"
 #include "core/state/resume_checks.h"
 #include "launch/cli/left_out.h"
@@ -78,7 +79,7 @@ std::vector<ConfigEntry> entries_of_run(const json& config, const std::string& p
     if (!owners.is_object()) continue;
     for (const auto& [owner, options] : owners.items()) {
       if (!options.is_object()) continue;
-      for (const auto& [option, value] : options.items()) add(owner + "." + option, value, true);
+      for (const auto& [option, value] : options.items()) add(owner + "." + with_dashes(option), value, true);
     }
   }
   left_out.say("--config " + file, notes);

@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/base/did_you_mean.h"
+#include "core/base/option_name.h"
 #include "core/config/dataset_choices.h"
 #include "core/config/option_table.h"
 #include "core/config/option_value.h"
@@ -48,10 +49,30 @@ std::pair<std::string, std::string> parts_of(const std::string& option) {
 
 std::optional<OptionSpec> spec_of_plugin(const std::string& option, PluginHost& host) {
   const auto [owner, name] = parts_of(option);
-  for (const OptionSpec& spec : options_of_plugins(owner, host)) {
+  const std::vector<OptionSpec> table = options_of_plugins(owner, host);
+  for (const OptionSpec& spec : table) {
     if (name == spec.name) return spec;
   }
+  for (const OptionSpec& spec : table) {
+    if (with_dashes(name) == with_dashes(spec.name)) return spec;
+  }
   return std::nullopt;
+}
+
+std::string spelled(const std::string& option, PluginHost& host) {
+  const std::optional<OptionSpec> spec = spec_of_plugin(option, host);
+  return spec ? parts_of(option).first + "." + spec->name : option;
+}
+
+void spell_words(std::vector<std::string>& words, PluginHost& host, std::vector<std::string>& notes) {
+  for (std::string& word : words) {
+    const std::size_t end = std::min(word.find('='), word.size());
+    if (!word.starts_with("--") || word.substr(0, end).find('.') == std::string::npos) continue;
+    const std::string given = word.substr(2, end - 2), name = spelled(given, host);
+    if (name == given || parts_of(given).second.find('_') == std::string::npos) continue;
+    word.replace(2, given.size(), name);
+    notes.push_back("--" + given + " is --" + name + " since version 0.1.0; the old spelling ends with the next version");
+  }
 }
 
 namespace {
@@ -108,8 +129,9 @@ void refuse_unknown(const std::string& option, const std::string& where, PluginH
   throw UsageError(message + "." + did_you_mean(name, known));
 }
 
-std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens,
-                                                                              PluginHost& host) {
+std::map<std::string, std::map<std::string, std::string>> read_plugin_options(std::vector<std::string> tokens, PluginHost& host,
+                                                                              std::vector<std::string>& notes) {
+  spell_words(tokens, host, notes);
   po::options_description described;
   std::map<std::string, std::vector<OptionSpec>> tables;
   for (const std::string& token : tokens) {
@@ -171,8 +193,7 @@ void add_entries_of_plugins(const std::vector<ConfigEntry>& entries,
     if (entry.value.is_array()) throw UsageError(entry.said + " is a list; several values are for consist compare alone");
     const std::string text = option_text(*spec, entry.value, entry);
     legal_value(*spec, text, entry.said);
-    const auto [owner, name] = parts_of(entry.name);
-    options[owner].emplace(name, text);
+    options[parts_of(entry.name).first].emplace(spec->name, text);
   }
 }
 

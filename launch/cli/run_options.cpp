@@ -120,9 +120,10 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   RunConfig c;
   c.notes = parsed.notes;
   c.plugin_options =
-      read_plugin_options(parsed.rest, host);  // first: a mistyped option is the better message than what lacks without it
+      read_plugin_options(parsed.rest, host, c.notes);  // first: a mistyped option is the better message than what lacks without it
   const PluginOptions of_command_line = c.plugin_options;
   std::vector<ConfigEntry> of_plugins = parsed.of_plugins;
+  for (ConfigEntry& entry : of_plugins) entry.name = spelled(entry.name, host);
   const auto is_given_to_plugin = [&](const std::string& option) {
     const std::size_t dot = option.find('.');
     const auto owner = c.plugin_options.find(option.substr(0, dot));

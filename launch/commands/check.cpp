@@ -15,6 +15,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
+#include "core/base/option_name.h"
 #include "core/plugin/host.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/probe.h"
@@ -154,6 +155,15 @@ Outcome run_suite(const std::string& program, const std::string& tests, int time
   return outcome;
 }
 
+/// The first option of the plugin whose name has an underscore; empty if none has.
+std::string misspelt_option(const PluginInfo& info, const std::string& file) {
+  PluginHost host({file});
+  for (const OptionSpec& spec : host.option_table(info.kind, info.name)) {
+    if (std::string_view(spec.name).find('_') != std::string_view::npos) return printable(spec.name);
+  }
+  return {};
+}
+
 /// Why the plugin does not conform; empty if it does.
 std::string problem_of(const Outcome& outcome, const Request& request) {
   if (outcome.status == timed_out) return "the suite did not end within " + std::to_string(request.timeout_seconds) + " s";
@@ -179,6 +189,13 @@ int check(const CommandLine& line) {
   if (!found.reason.empty())
     throw UnavailableError(kind + " '" + info.name + "' cannot work here, so that nothing can be checked: " + found.reason);
 
+  if (const std::string name = misspelt_option(info, file); !name.empty()) {
+    std::fprintf(
+        stderr,
+        "consist check: %s '%s' does not conform: its option '%s' has an underscore; words of a name are joined by '-': '%s'\n",
+        info.kind, info.name, name.c_str(), with_dashes(name).c_str());
+    return exit_failed;
+  }
   const Suite suite = suite_of(kind);
   const std::string program = find_program(suite.program);
   const char* path = std::getenv("CONSIST_PLUGIN_PATH");

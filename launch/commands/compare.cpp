@@ -359,6 +359,7 @@ int compare(const CommandLine& line) {
   CompareRequest request = read_compare_request(line);
   std::vector<ConfigEntry> entries = entries_of(request);
   PluginHost host(plugin_paths_of(request, entries));
+  spell_options(entries, request, host);
   leave_out_roles(entries, request, host);
   request.owners_of_file = owners_of(entries, request);
   const std::vector<std::string> words = words_of(entries, request.train, host);

@@ -50,7 +50,8 @@ struct Description {
 
 Description describe(const std::string& path) {
   const ArchiveReader archive(path);
-  Description description{archived_object(archive.text("/config")), archived_object(archive.text("/environment"))};
+  Description description{archived_config(archive.text("/config")), archived_object(archive.text("/environment"))};
+  if (!description.config.is_object()) description.config = json::object();
   // Values that depend on the moment of the start: free memory, measured choices.
   for (const char* figure : {"device_memory_bytes", "device_notes"}) description.environment.erase(figure);
   for (const char* name : {"device", "host"}) {

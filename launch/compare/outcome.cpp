@@ -126,7 +126,7 @@ RunOutcome read_outcome(const std::string& path, const std::string& price) {
   }
   read_result(archive.text("/result"), outcome);
   const Costs costs = costs_of(
-      archived_json(archive.text("/config")), archived_json(archive.text("/environment")), price, outcome.tokens_per_second,
+      archived_config(archive.text("/config")), archived_json(archive.text("/environment")), price, outcome.tokens_per_second,
       mean_power(sensor(archive, "device_power"), seconds, static_cast<std::size_t>(steady.first_step - 1)));
   outcome.cost = costs.per_billion_tokens.value_or(unknown);
   outcome.joules = costs.joules_per_billion_tokens.value_or(unknown);

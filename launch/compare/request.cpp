@@ -75,6 +75,13 @@ std::set<std::string> owners_of(const std::vector<ConfigEntry>& entries, const C
   return owners;
 }
 
+void spell_options(std::vector<ConfigEntry>& entries, CompareRequest& request, PluginHost& host) {
+  for (ConfigEntry& entry : entries) entry.name = spelled(entry.name, host);
+  std::vector<std::string> notes;
+  spell_words(request.train, host, notes);
+  say(notes);
+}
+
 void leave_out_roles(std::vector<ConfigEntry>& entries, const CompareRequest& request, PluginHost& host) {
   std::vector<std::string> notes;
   consist::leave_out_roles(

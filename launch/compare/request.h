@@ -34,6 +34,9 @@ std::vector<ConfigEntry> entries_of(const CompareRequest& request);
 /// Parts that have options in the entries of a file and none on the command line.
 std::set<std::string> owners_of(const std::vector<ConfigEntry>& entries, const CompareRequest& request);
 
+/// Spells options of plugins as their plugins do, in entries and on the command line, of which it says so on stderr.
+void spell_options(std::vector<ConfigEntry>& entries, CompareRequest& request, PluginHost& host);
+
 /// Takes out of an archive's entries the options of plugins that only the user may give, and says so on stderr.
 void leave_out_roles(std::vector<ConfigEntry>& entries, const CompareRequest& request, PluginHost& host);
 

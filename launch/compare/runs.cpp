@@ -111,7 +111,7 @@ namespace {
 
 /// The configuration as it is asked for: without what a run's start settles by measuring, and without what changes nothing in it.
 nlohmann::json asked_for(const std::string& config) {
-  nlohmann::json parsed = archived_json(config);
+  nlohmann::json parsed = archived_config(config);
   if (!parsed.is_object()) return parsed;
   parsed.erase("chosen_options");
   parsed.erase("price");

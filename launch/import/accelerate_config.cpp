@@ -114,8 +114,8 @@ class Reader final : public readers::KeyReader {
       values_.refuse("fp8_format", "is " + shown(Json(format)) + "; here it may be HYBRID or E4M3");
     values_.state_plugin("fp8_format", "fp8", "gradient-format", format == "HYBRID" ? "e5m2" : "e4m3");
     const bool latest = upper("amax_compute_algo", "MOST_RECENT") == "MOST_RECENT";
-    values_.note("amax_compute_algo", "--fp8.amax_history_len, whose largest decides");
-    values_.state_plugin("amax_history_len", "fp8", "amax_history_len",
+    values_.note("amax_compute_algo", "--fp8.amax-history-len, whose largest decides");
+    values_.state_plugin("amax_history_len", "fp8", "amax-history-len",
                          latest ? "1" : as_text(values_.whole("amax_history_len", 1024, 1, 1'000'000)));
   }
 

@@ -11,7 +11,7 @@ using readers::KeyRule;
 inline constexpr std::string_view starts_ranks =
     "consist launch, Slurm or torchrun start ranks on several machines (docs/jobs.md)";
 inline constexpr std::string_view no_tpu = "it concerns TPUs";
-inline constexpr std::string_view by_use = "parameters are gathered by use, in buckets (--zero3-offload.prefetch_bucket_size)";
+inline constexpr std::string_view by_use = "parameters are gathered by use, in buckets (--zero3-offload.prefetch-bucket-size)";
 inline constexpr std::string_view own_parts = "each rank reads and writes its own part of weights and checkpoints";
 inline constexpr std::string_view of_cpu_launch = "it concerns processes on CPUs of several machines";
 inline constexpr std::string_view no_nvme = "nothing is offloaded to NVMe";
@@ -62,11 +62,11 @@ inline constexpr KeyRule rules[] = {
     {"fsdp_config.fsdp_transformer_layer_cls_to_wrap", KeyKind::no_effect, by_use},
     {"fsdp_config.fsdp_min_num_params", KeyKind::no_effect, by_use},
     {"fsdp_config.fsdp_backward_prefetch", KeyKind::no_effect,
-     "gathers run a bucket ahead (--zero3-offload.prefetch_bucket_size)"},
+     "gathers run a bucket ahead (--zero3-offload.prefetch-bucket-size)"},
     {"fsdp_config.fsdp_backward_prefetch_policy", KeyKind::no_effect,
-     "gathers run a bucket ahead (--zero3-offload.prefetch_bucket_size)"},
+     "gathers run a bucket ahead (--zero3-offload.prefetch-bucket-size)"},
     {"fsdp_config.fsdp_forward_prefetch", KeyKind::no_effect,
-     "gathers run a bucket ahead (--zero3-offload.prefetch_bucket_size)"},
+     "gathers run a bucket ahead (--zero3-offload.prefetch-bucket-size)"},
     {"fsdp_config.fsdp_cpu_ram_efficient_loading", KeyKind::no_effect, own_parts},
     {"fsdp_config.fsdp_sync_module_states", KeyKind::no_effect, own_parts},
     {"fsdp_config.fsdp_state_dict_type", KeyKind::no_effect, own_parts},

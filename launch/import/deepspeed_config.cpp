@@ -120,7 +120,7 @@ class Reader final : public readers::KeyReader {
 
   /// Sizes that are "auto" are what Hugging Face's integration makes of them, from the hidden size.
   void read_count(const std::string& key, const Json& value, const std::string& option) {
-    if (option == "offload_optimizer.ratio") {
+    if (option == "offload-optimizer.ratio") {
       if (is_auto(value)) return target_.note(key, value, "the default of --" + strategy_ + "." + option);
       return set_option(key, value, option, readers::as_text(target_.number(key, value)));
     }
@@ -131,11 +131,11 @@ class Reader final : public readers::KeyReader {
       return set_option(key, value, option, std::to_string(size));
     }
     const std::int64_t hidden = target_.context.sizes().hidden;
-    if (option == "reduce_bucket_size") {
+    if (option == "reduce-bucket-size") {
       set_option(key, value, option, std::to_string(hidden * hidden));
-    } else if (option == "prefetch_bucket_size") {
+    } else if (option == "prefetch-bucket-size") {
       set_option(key, value, option, std::to_string(hidden * hidden * 9 / 10));
-    } else if (option == "param_persistence_threshold") {
+    } else if (option == "param-persistence-threshold") {
       set_option(key, value, option, std::to_string(10 * hidden));
     } else {
       target_.note(key, value, "the default of --" + strategy_ + "." + option);
@@ -204,7 +204,7 @@ class Reader final : public readers::KeyReader {
     if (name == "auto") {
       target_.note(key, value, "gradients are sent in the dtype in which the precision makes them");
     } else if (stage_ > 0 && (name == "bf16" || name == "bfp16" || name == "fp32")) {
-      set_option(key, value, "communication_data_type", name == "fp32" ? "fp32" : "bf16");
+      set_option(key, value, "communication-data-type", name == "fp32" ? "fp32" : "bf16");
     } else if (name == "fp32") {
       target_.note(key, value, "as it is here");
     } else {
@@ -266,14 +266,16 @@ class Reader final : public readers::KeyReader {
       target_.note(key, value, "no effect at stage " + std::to_string(stage_));
       return;
     }
-    set_option(key, value, of_parameters ? "offload_param.device" : "offload_optimizer.device", device.get<std::string>());
+    set_option(key, value, of_parameters ? "offload-param.device" : "offload-optimizer.device", device.get<std::string>());
   }
 
   /// Sizes of ZeRO that the file leaves out (deepspeed/runtime/zero/config.py, DeepSpeed 0.19.6).
   void finish_zero() {
     if (stage_ == 0) return;
-    const auto absent = [&](const char* option, const char* fallback) {
-      target_.absent_plugin("zero_optimization." + std::string(option), strategy_, option, fallback);
+    const auto absent = [&](const std::string& key, const char* fallback) {
+      std::string option = key;
+      std::replace(option.begin(), option.end(), '_', '-');
+      target_.absent_plugin("zero_optimization." + key, strategy_, option, fallback);
     };
     absent("overlap_comm", stage_ == 3 ? "true" : "false");
     absent("reduce_bucket_size", "500000000");

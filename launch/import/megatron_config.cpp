@@ -147,9 +147,9 @@ class Reader final : public readers::KeyReader {
     values_.state_plugin("fp8-recipe", "fp8", "scaling", scaling);
     const bool latest = values_.choice("fp8-amax-compute-algo", "most_recent", {"most_recent", "max"}) == "most_recent";
     const std::int64_t history = latest ? 1 : values_.whole("fp8-amax-history-len", 1, 1, 1'000'000);
-    if (scaling == "delayed") target_.derive_plugin("fp8-amax-history-len", "fp8", "amax_history_len", as_text(history));
+    if (scaling == "delayed") target_.derive_plugin("fp8-amax-history-len", "fp8", "amax-history-len", as_text(history));
     for (const char* name : {"fp8-amax-history-len", "fp8-amax-compute-algo"})
-      values_.note(name, scaling == "delayed" ? "--fp8.amax_history_len" : "no effect: the recipe is " + recipe);
+      values_.note(name, scaling == "delayed" ? "--fp8.amax-history-len" : "no effect: the recipe is " + recipe);
     if (!flag("fp8-param-gather")) return values_.note("fp8-param-gather", "off");
     if (scaling == "tensor")
       values_.state_plugin("fp8-param-gather", "fp8", "gathers", "true");
@@ -232,9 +232,9 @@ class Reader final : public readers::KeyReader {
     if (data == "zero2") {
       const bool gradients = fsdp && values_.text("data-parallel-sharding-strategy", "") == "optim_grads";
       target_.derive_plugin("use-distributed-optimizer", "zero2", "stage", gradients ? "2" : "1");
-      values_.state_plugin("overlap-grad-reduce", "zero2", "overlap_comm", overlaps || fsdp ? "true" : "false");
+      values_.state_plugin("overlap-grad-reduce", "zero2", "overlap-comm", overlaps || fsdp ? "true" : "false");
       values_.note("overlap-param-gather",
-                   "gathers and reductions run beside computation together: --zero2.overlap_comm, as overlap-grad-reduce says");
+                   "gathers and reductions run beside computation together: --zero2.overlap-comm, as overlap-grad-reduce says");
     } else {
       values_.note("overlap-grad-reduce", "reductions of gradients run beside backward in any case");
       values_.note("overlap-param-gather",
@@ -248,10 +248,10 @@ class Reader final : public readers::KeyReader {
     } else if (data == "ddp") {
       values_.refuse("optimizer-cpu-offload", "is given, which needs use-distributed-optimizer");
     } else {
-      values_.state_plugin("optimizer-cpu-offload", data, "offload_optimizer.device", "cpu");
-      values_.state_plugin("optimizer-offload-fraction", data, "offload_optimizer.ratio",
+      values_.state_plugin("optimizer-cpu-offload", data, "offload-optimizer.device", "cpu");
+      values_.state_plugin("optimizer-offload-fraction", data, "offload-optimizer.ratio",
                            as_text(values_.number("optimizer-offload-fraction", 1.0)));
-      target_.derive_plugin("optimizer-cpu-offload", data, "offload_optimizer.update", "cpu");
+      target_.derive_plugin("optimizer-cpu-offload", data, "offload-optimizer.update", "cpu");
     }
   }
 

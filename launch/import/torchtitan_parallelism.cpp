@@ -115,7 +115,7 @@ class Parallelism {
     }
     const bool whole = policy == "never" || (policy == "default" && pipeline_ > 1);
     values_.note("enable_cpu_offload", offload ? "--zero3-offload offload options" : "off");
-    values_.note("fsdp_reshard_after_forward", "--zero3-offload.max_reuse_distance");
+    values_.note("fsdp_reshard_after_forward", "--zero3-offload.max-reuse-distance");
     readers::derive_fsdp({.offload = offload, .whole_until_backward = whole, .reduce_dtype = "fp32"}, target_);
   }
 

@@ -103,7 +103,7 @@ class Collector {
     for (const std::string& text :
          {std::string("ddp"), std::string("zero2"), std::string("zero3-offload"), "tp-sp=" + ranks, "pipeline=" + ranks})
       try_one(text, {}, Aim::both);
-    for (const char* option : {"offload_optimizer.device", "offload_param.device"}) {
+    for (const char* option : {"offload-optimizer.device", "offload-param.device"}) {
       if (value_of("strategy", "zero3-offload", option) == "none")
         try_one("zero3-offload", {{std::string("zero3-offload.") + option, "cpu"}}, Aim::memory);
     }
@@ -155,11 +155,11 @@ class Collector {
   void pairs_of_options() {
     for (const StrategyUse& use : plan_.layout().active) {
       const std::string& name = use.name;
-      const char* const offload[] = {"offload_optimizer.device", "offload_param.device"};
+      const char* const offload[] = {"offload-optimizer.device", "offload-param.device"};
       if (value_of("strategy", name, offload[0]) == "cpu" && value_of("strategy", name, offload[1]) == "cpu")
         add("offload", {{name + "." + offload[0], "none"}, {name + "." + offload[1], "none"}}, Aim::speed);
-      if (!value_of("strategy", name, "max_live_parameters").empty())
-        add("gathers", {{name + ".max_live_parameters", "1e12"}, {name + ".max_reuse_distance", "1e12"}}, Aim::speed);
+      if (!value_of("strategy", name, "max-live-parameters").empty())
+        add("gathers", {{name + ".max-live-parameters", "1e12"}, {name + ".max-reuse-distance", "1e12"}}, Aim::speed);
       if (value_of("strategy", name, "sequence-parallel") == "false")
         add("sequence-parallel", {{name + ".sequence-parallel", "true"}}, Aim::both);
     }
@@ -257,8 +257,8 @@ class Collector {
     if (config_.ranks < 2 || config_.recompute.any() || !config_.transport_of.empty()) return;
     add("strategy",
         {{"strategy", "zero3-offload"},
-         {"zero3-offload.offload_optimizer.device", "cpu"},
-         {"zero3-offload.offload_param.device", "cpu"},
+         {"zero3-offload.offload-optimizer.device", "cpu"},
+         {"zero3-offload.offload-param.device", "cpu"},
          {"recompute", "full"}},
         Aim::memory);
   }

@@ -1,9 +1,11 @@
 #include "launch/start/job_command.h"
 
 #include <chrono>
+#include <cstdio>
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/base/split.h"
 #include "core/plan/parts.h"
 #include "core/plan/transports.h"
@@ -22,7 +24,7 @@ RunConfig config_of(const CommandLine& line) {
 }
 
 void take_part_options(const CommandLine& line, PluginHost& host, RunConfig& config) {
-  config.plugin_options = read_plugin_options(line.rest, host);
+  config.plugin_options = read_plugin_options(line.rest, host, config.notes);
   if (config.transport != automatic_transport) host.find("transport", config.transport);
 }
 
@@ -40,6 +42,9 @@ int run_on_ranks(const CommandLine& line, const RunConfig& config, PluginHost& h
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);
   say_plugin_warnings(host, address);
+  for (const std::string& note : config.notes) {
+    if (address.rank == 0 && address.joined_fd < 0) std::fprintf(stderr, "%s\n", printable(note).c_str());
+  }
   if (address.size == 1 && config.ranks > 1) {
     std::vector<std::string> again;
     for (const std::string_view word : split(line.command->name, ' ')) again.emplace_back(word);

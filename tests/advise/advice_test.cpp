@@ -66,16 +66,16 @@ TEST(Alternatives, OptionsOfPartsThatAreThere) {
     c.ranks = 4;
     c.strategies = {{"pipeline", 2}, {"zero3-offload", 0}};
     c.accumulation = 2;
-    c.plugin_options["zero3-offload"]["offload_optimizer.device"] = "cpu";
+    c.plugin_options["zero3-offload"]["offload-optimizer.device"] = "cpu";
   });
   const std::vector<std::string> speed = texts_of(plan, Aim::memory);
   for (const char* text :
-       {"--zero3-offload.offload_optimizer.device none",
-        "--zero3-offload.max_live_parameters 1e12 --zero3-offload.max_reuse_distance 1e12",
-        "--zero3-offload.reduce_each_micro_batch false", "--pipeline.schedule zero-bubble", "--bf16.states bf16",
+       {"--zero3-offload.offload-optimizer.device none",
+        "--zero3-offload.max-live-parameters 1e12 --zero3-offload.max-reuse-distance 1e12",
+        "--zero3-offload.reduce-each-micro-batch false", "--pipeline.schedule zero-bubble", "--bf16.states bf16",
         "--bf16.gradients bf16", "--strategy pipeline=2+ddp without --zero3-offload.*", "--batch 2 --accumulation 4"})
     EXPECT_THAT(speed, Contains(text));
-  EXPECT_THAT(speed, Not(Contains(HasSubstr("offload_param.device none")))) << "it is none";
+  EXPECT_THAT(speed, Not(Contains(HasSubstr("offload-param.device none")))) << "it is none";
   EXPECT_THAT(speed, Not(Contains("--pipeline.schedule 1f1b"))) << "it is so";
 }
 
@@ -138,7 +138,7 @@ TEST(Alternatives, SayWhatElseTheyChange) {
     std::set<std::string> options;
     for (const Choice& choice : a.choices) options.insert(choice.option);
     const bool numerics = options.contains("precision") || options.contains("bf16.states") ||
-                          options.contains("bf16.gradients") || options.contains("zero2.communication_data_type");
+                          options.contains("bf16.gradients") || options.contains("zero2.communication-data-type");
     EXPECT_EQ(a.caution.starts_with("changes the numerics"), numerics) << text_of(a.choices);
     EXPECT_EQ(a.caution.starts_with("changes the training"), options.contains("global-batch")) << text_of(a.choices);
   }
@@ -227,13 +227,13 @@ TEST(Advice, PartsOfAFasterChangeAreNotSaid) {
   const Plan plan = planned("h200", [](RunConfig& c) {
     c.ranks = 4;
     c.strategies = {{"zero3-offload", 0}};
-    c.plugin_options["zero3-offload"] = {{"offload_optimizer.device", "cpu"}, {"offload_param.device", "cpu"}};
+    c.plugin_options["zero3-offload"] = {{"offload-optimizer.device", "cpu"}, {"offload-param.device", "cpu"}};
   });
   const Prediction base = predict(without_device(plan), 1);
   std::vector<std::string> texts;
   for (const Advice& one : advise(plan, plugin_host(), base, request_for(plan))) texts.push_back(one.options);
-  EXPECT_THAT(texts, Contains("--zero3-offload.offload_optimizer.device none --zero3-offload.offload_param.device none"));
-  EXPECT_THAT(texts, Not(Contains("--zero3-offload.offload_optimizer.device none")));
+  EXPECT_THAT(texts, Contains("--zero3-offload.offload-optimizer.device none --zero3-offload.offload-param.device none"));
+  EXPECT_THAT(texts, Not(Contains("--zero3-offload.offload-optimizer.device none")));
 }
 
 TEST(Advice, IsOneLine) {

@@ -93,7 +93,7 @@ class RandomConfigurations {
   std::string of_batch(launch::Choices& choices, std::int64_t size) {
     const auto strategy = one_of<std::string>({"ddp", "zero2", "zero3-offload"});
     if (strategy == "zero2") choices.push_back({"zero2.stage", coin() ? "1" : "2"});
-    if (strategy == "zero3-offload") choices.push_back({"zero3-offload.reduce_each_micro_batch", coin() ? "true" : "false"});
+    if (strategy == "zero3-offload") choices.push_back({"zero3-offload.reduce-each-micro-batch", coin() ? "true" : "false"});
     const std::int64_t inner = divisor(size, [](std::int64_t d) { return d > 1; });
     if (inner == size || coin()) return strategy;
     const std::string within = std::to_string(inner), between = std::to_string(size / inner);

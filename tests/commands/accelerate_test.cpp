@@ -50,9 +50,9 @@ use_cpu: false
   EXPECT_EQ(c.ranks, 4);
   EXPECT_EQ(c.precision, "bf16");
   EXPECT_TRUE(c.recompute.full);
-  EXPECT_EQ(option(c, "zero3-offload", "offload_param.device"), "cpu");
-  EXPECT_EQ(option(c, "zero3-offload", "communication_data_type"), "bf16") << "FSDP reduces in the dtype of mixed precision";
-  EXPECT_EQ(option(c, "zero3-offload", "max_reuse_distance"), "0");
+  EXPECT_EQ(option(c, "zero3-offload", "offload-param.device"), "cpu");
+  EXPECT_EQ(option(c, "zero3-offload", "communication-data-type"), "bf16") << "FSDP reduces in the dtype of mixed precision";
+  EXPECT_EQ(option(c, "zero3-offload", "max-reuse-distance"), "0");
   expect_notes(c, {"compute_environment", "debug false", "distributed_type", "downcast_bf16", "fsdp_auto_wrap_policy",
                    "fsdp_version 2", "fsdp_activation_checkpointing", "fsdp_offload_params", "fsdp_reshard_after_forward",
                    "machine_rank", "num_machines", "tpu_env", "use_cpu"});
@@ -62,7 +62,7 @@ TEST_F(Accelerate, ShardingOfBothVersions) {
   const auto strategies = [&](const std::string& keys, const std::string& more = "") {
     return text_of(of(fsdp(keys, more)).strategies);
   };
-  const auto reuse = [&](const std::string& keys) { return option(of(fsdp(keys)), "zero3-offload", "max_reuse_distance"); };
+  const auto reuse = [&](const std::string& keys) { return option(of(fsdp(keys)), "zero3-offload", "max-reuse-distance"); };
   for (const char* full : {"  fsdp_sharding_strategy: FULL_SHARD\n", "  fsdp_sharding_strategy: 1\n",
                            "  fsdp_reshard_after_forward: true\n", "  fsdp_reshard_after_forward: FULL_SHARD\n"})
     EXPECT_EQ(reuse(full), "0") << full;
@@ -98,7 +98,7 @@ TEST_F(Accelerate, KindsAndDtypes) {
               "amax_compute_algo: max\n"));
   EXPECT_EQ(c.precision, "fp8");
   EXPECT_EQ(option(c, "fp8", "scaling"), "delayed");
-  EXPECT_EQ(option(c, "fp8", "amax_history_len"), "16");
+  EXPECT_EQ(option(c, "fp8", "amax-history-len"), "16");
   EXPECT_EQ(option(c, "fp8", "gradient-format"), "e4m3");
   c = of(file("MEGATRON_LM",
               "megatron_lm_config:\n  megatron_lm_tp_degree: 2\n  megatron_lm_pp_degree: 2\n  megatron_lm_num_micro_batches: 4\n"
@@ -121,7 +121,7 @@ TEST_F(Accelerate, DeepspeedInlineAndByAFile) {
                    "  zero_stage: 3\n  offload_optimizer_device: cpu\n  offload_param_device: none\n  "
                    "gradient_accumulation_steps: 4\n  gradient_clipping: 0.5\n  zero3_init_flag: true\n");
   EXPECT_EQ(text_of(c.strategies), "zero3-offload");
-  EXPECT_EQ(option(c, "zero3-offload", "offload_optimizer.device"), "cpu");
+  EXPECT_EQ(option(c, "zero3-offload", "offload-optimizer.device"), "cpu");
   EXPECT_EQ(c.accumulation, 4);
   EXPECT_EQ(c.optimizer.max_norm, 0.5);
   EXPECT_EQ(c.precision, "bf16");

@@ -236,7 +236,7 @@ TEST(Compare, SweepsADeepspeedFile) {
   for (const char* size : {"1e5", "1e9"}) {
     const std::string label = std::string("llama-tiny_sub_group_size") + size;
     EXPECT_THAT(ArchiveReader(folder / (label + ".h5")).text("/config"),
-                HasSubstr(std::string("\"sub_group_size\": \"") + (size == std::string("1e5") ? "100000\"" : "1000000000\"")));
+                HasSubstr(std::string("\"sub-group-size\": \"") + (size == std::string("1e5") ? "100000\"" : "1000000000\"")));
     EXPECT_TRUE(std::filesystem::exists(folder.path() / "checkpoints" / label / "step-00000006")) << result.output;
   }
 }

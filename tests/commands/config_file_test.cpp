@@ -29,8 +29,8 @@ schedule = "cosine"
 warmup = 5
 final-rate = 0.2
 [zero3-offload]
-offload_optimizer.device = "cpu"
-reduce_bucket_size = 5e7
+offload-optimizer.device = "cpu"
+reduce-bucket-size = 5e7
 [ddp]
 )";
 
@@ -45,7 +45,7 @@ TEST_F(ConfigFile, TomlHasOptionsByNameAndThoseOfPartsInTables) {
   EXPECT_FALSE(c.pack);
   EXPECT_EQ(c.plugin_options.at("cosine"), (std::map<std::string, std::string>{{"warmup", "5"}, {"final-rate", "0.2"}}));
   EXPECT_EQ(c.plugin_options.at("zero3-offload"),
-            (std::map<std::string, std::string>{{"offload_optimizer.device", "cpu"}, {"reduce_bucket_size", "50000000.0"}}));
+            (std::map<std::string, std::string>{{"offload-optimizer.device", "cpu"}, {"reduce-bucket-size", "50000000.0"}}));
   EXPECT_EQ(c.sequence, RunConfig().sequence);
 }
 
@@ -53,7 +53,7 @@ TEST_F(ConfigFile, JsonSaysTheSame) {
   const std::string json =
       R"({"model": "llama-tiny", "precision": "bf16", "strategy": "zero3-offload", "learning-rate": 1, "steps": 30,
     "memory-limit": "2Gi", "pack": false, "schedule": "cosine", "cosine": {"warmup": 5, "final-rate": 0.2},
-    "zero3-offload": {"offload_optimizer": {"device": "cpu"}, "reduce_bucket_size": 5e7}})";
+    "zero3-offload": {"offload-optimizer": {"device": "cpu"}, "reduce-bucket-size": 5e7}})";
   EXPECT_EQ(config_of(file("run.json", json)).to_json(), config_of(file("run.toml", toml)).to_json());
 }
 

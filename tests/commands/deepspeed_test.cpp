@@ -31,10 +31,10 @@ TEST_F(Deepspeed, AUsersFileBecomesAConfiguration) {
   EXPECT_EQ(c.accumulation, 4);
   EXPECT_EQ(c.optimizer.max_norm, 1);
   const std::map<std::string, std::string> expected{
-      {"contiguous_gradients", "true"},        {"max_live_parameters", "100000000"}, {"max_reuse_distance", "100000000"},
-      {"offload_optimizer.device", "cpu"},     {"offload_param.device", "cpu"},      {"overlap_comm", "true"},
-      {"param_persistence_threshold", "1600"},  // 10 x the hidden size
-      {"prefetch_bucket_size", "50000000"},    {"reduce_bucket_size", "50000000"},   {"sub_group_size", "100000000"}};
+      {"contiguous-gradients", "true"},        {"max-live-parameters", "100000000"}, {"max-reuse-distance", "100000000"},
+      {"offload-optimizer.device", "cpu"},     {"offload-param.device", "cpu"},      {"overlap-comm", "true"},
+      {"param-persistence-threshold", "1600"},  // 10 x the hidden size
+      {"prefetch-bucket-size", "50000000"},    {"reduce-bucket-size", "50000000"},   {"sub-group-size", "100000000"}};
   EXPECT_EQ(c.plugin_options.at("zero3-offload"), expected);
   const std::vector<std::string>& notes = c.notes;
   EXPECT_THAT(notes, Contains(HasSubstr("gradient_clipping \"auto\": --clip 1")));
@@ -62,10 +62,10 @@ TEST_F(Deepspeed, AutomaticBucketsFollowTheHiddenSize) {
   const RunConfig c = config_of(std::string(CONSIST_SOURCE_DIR "/docs/cases/zero3-offload-batch4.json"),
                                 {"--precision=bf16", "--batch=4", "--accumulation=4", "--ranks=4"});
   const auto& options = c.plugin_options.at("zero3-offload");  // the hidden size is 160
-  EXPECT_EQ(options.at("reduce_bucket_size"), "25600");
-  EXPECT_EQ(options.at("prefetch_bucket_size"), "23040");
-  EXPECT_EQ(options.at("sub_group_size"), "1000000000");
-  EXPECT_EQ(options.at("max_live_parameters"), "1000000000");
+  EXPECT_EQ(options.at("reduce-bucket-size"), "25600");
+  EXPECT_EQ(options.at("prefetch-bucket-size"), "23040");
+  EXPECT_EQ(options.at("sub-group-size"), "1000000000");
+  EXPECT_EQ(options.at("max-live-parameters"), "1000000000");
   EXPECT_THAT(c.notes, Contains(AllOf(HasSubstr("model_save false"), HasSubstr("nothing is gathered"))));
 }
 
@@ -73,13 +73,13 @@ TEST_F(Deepspeed, ValuesOfTheFileCanBeReplaced) {
   const auto options = [&](std::vector<std::string> words) {
     return config_of(users_file, std::move(words)).plugin_options.at("zero3-offload");
   };
-  EXPECT_EQ(options({"--deepspeed-set=zero_optimization.sub_group_size=1e9"}).at("sub_group_size"), "1000000000");
+  EXPECT_EQ(options({"--deepspeed-set=zero_optimization.sub_group_size=1e9"}).at("sub-group-size"), "1000000000");
   EXPECT_EQ(options({"--deepspeed-set", "zero_optimization.reduce_bucket_size=auto", "--deepspeed-set",
                      "zero_optimization.overlap_comm=false"}),
             [&] {
               auto expected = options({});
-              expected["reduce_bucket_size"] = "25600";
-              expected["overlap_comm"] = "false";
+              expected["reduce-bucket-size"] = "25600";
+              expected["overlap-comm"] = "false";
               return expected;
             }());
   const RunConfig c = config_of({{"gradient_clipping", 0.5}},
@@ -101,7 +101,7 @@ TEST_F(Deepspeed, StagesAreStrategies) {
     const RunConfig c = config_of({{"zero_optimization", {{"stage", stage}, {"allgather_bucket_size", 2e8}}}});
     EXPECT_EQ(text_of(c.strategies), "zero2");
     EXPECT_EQ(c.plugin_options.at("zero2").at("stage"), std::to_string(stage));
-    EXPECT_EQ(c.plugin_options.at("zero2").at("allgather_bucket_size"), "200000000");
+    EXPECT_EQ(c.plugin_options.at("zero2").at("allgather-bucket-size"), "200000000");
   }
   const RunConfig c = config_of({{"zero_optimization", {{"stage", 2}}}}, {"--strategy=zero2=2"});
   EXPECT_EQ(text_of(c.strategies), "zero2=2") << "what is given and agrees stays";
@@ -112,7 +112,7 @@ TEST_F(Deepspeed, StagesAreStrategies) {
 TEST_F(Deepspeed, GradientsTravelAsTheFileSays) {
   for (const char* name : {"bf16", "bfp16", "fp32"}) {
     const RunConfig c = config_of({{"communication_data_type", name}, {"zero_optimization", {{"stage", 3}}}});
-    EXPECT_EQ(c.plugin_options.at("zero3-offload").at("communication_data_type"), name[0] == 'b' ? "bf16" : "fp32");
+    EXPECT_EQ(c.plugin_options.at("zero3-offload").at("communication-data-type"), name[0] == 'b' ? "bf16" : "fp32");
   }
   EXPECT_NO_THROW(config_of({{"communication_data_type", "fp32"}, {"zero_optimization", {{"stage", 0}}}}));
   expect_refused({{"communication_data_type", "bf16"}, {"zero_optimization", {{"stage", 0}}}}, "from stage 1 on");
@@ -167,8 +167,8 @@ TEST_F(Deepspeed, ContradictionsAreRefusedAndAgreementIsNot) {
   expect_refused({{"gradient_clipping", 0.5}}, "--clip 1 is given", {"--clip=1"});
   expect_refused({{"train_micro_batch_size_per_gpu", 2}}, "--batch 4 is given", {"--batch=4"});
   expect_refused({{"bf16", {{"enabled", true}}}}, "--precision fp32 is given", {"--precision=fp32"});
-  expect_refused({{"zero_optimization", {{"stage", 2}, {"reduce_bucket_size", 100}}}}, "--zero2.reduce_bucket_size 200 is given",
-                 {"--zero2.reduce_bucket_size=200"});
+  expect_refused({{"zero_optimization", {{"stage", 2}, {"reduce_bucket_size", 100}}}}, "--zero2.reduce-bucket-size 200 is given",
+                 {"--zero2.reduce-bucket-size=200"});
   const RunConfig c = config_of({{"gradient_clipping", 0.5}, {"bf16", {{"enabled", true}}}}, {"--clip=0.5", "--precision=bf16"});
   EXPECT_EQ(c.optimizer.max_norm, 0.5);
 }

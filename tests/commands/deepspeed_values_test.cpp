@@ -54,20 +54,20 @@ TEST_F(DeepspeedValues, KeysThatAreAbsentHaveDeepspeedsDefaults) {
   EXPECT_EQ(adamw.at("beta2"), "0.999");
   EXPECT_EQ(adamw.at("epsilon"), "1e-8");
   EXPECT_EQ(c.optimizer.weight_decay, 0);
-  EXPECT_EQ(c.plugin_options.at("zero2").at("overlap_comm"), "false");
-  EXPECT_EQ(c.plugin_options.at("zero2").at("reduce_bucket_size"), "500000000");
-  EXPECT_EQ(c.plugin_options.at("zero2").at("allgather_bucket_size"), "500000000");
-  EXPECT_EQ(c.plugin_options.at("zero2").at("sub_group_size"), "1000000000");
+  EXPECT_EQ(c.plugin_options.at("zero2").at("overlap-comm"), "false");
+  EXPECT_EQ(c.plugin_options.at("zero2").at("reduce-bucket-size"), "500000000");
+  EXPECT_EQ(c.plugin_options.at("zero2").at("allgather-bucket-size"), "500000000");
+  EXPECT_EQ(c.plugin_options.at("zero2").at("sub-group-size"), "1000000000");
   EXPECT_THAT(c.notes, Contains(AllOf(HasSubstr("absent"), HasSubstr("--clip 0 (gradient_clipping"), HasSubstr("--adamw.beta2 0.999"),
                                       HasSubstr("--weight-decay 0 (optimizer.params.weight_decay)"),
-                                      HasSubstr("--zero2.overlap_comm false (zero_optimization.overlap_comm)"))));
+                                      HasSubstr("--zero2.overlap-comm false (zero_optimization.overlap_comm)"))));
   EXPECT_EQ(config_of_text(optimizer(R"("torch_adam": true)")).optimizer.weight_decay, 0.01) << "of torch.optim.AdamW";
-  EXPECT_EQ(options_of(R"({"zero_optimization": {"stage": 3}})", "zero3-offload").at("overlap_comm"), "true");
+  EXPECT_EQ(options_of(R"({"zero_optimization": {"stage": 3}})", "zero3-offload").at("overlap-comm"), "true");
 
-  c = config_of_text(file, {"--clip=2", "--adamw.beta2=0.95", "--zero2.overlap_comm=true"});
+  c = config_of_text(file, {"--clip=2", "--adamw.beta2=0.95", "--zero2.overlap-comm=true"});
   EXPECT_EQ(c.optimizer.max_norm, 2) << "what the command line gives stays";
   EXPECT_EQ(c.plugin_options.at("adamw").at("beta2"), "0.95");
-  EXPECT_EQ(c.plugin_options.at("zero2").at("overlap_comm"), "true");
+  EXPECT_EQ(c.plugin_options.at("zero2").at("overlap-comm"), "true");
 
   const OptimizerSettings own;
   EXPECT_FALSE(config_of_text("{}").plugin_options.contains("adamw")) << "without the block the program brings an optimizer to DeepSpeed";
@@ -131,7 +131,7 @@ TEST_F(DeepspeedValues, NumbersAreWholeAndInRange) {
   for (const auto& [file, says] : cases) expect_text_refused(file, says);
   EXPECT_EQ(
       options_of(R"({"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 9223372036854775807}})", "zero3-offload")
-          .at("max_live_parameters"),
+          .at("max-live-parameters"),
       "1000000000000000")
       << "sys.maxsize is no limit";
 }
@@ -140,13 +140,13 @@ TEST_F(DeepspeedValues, SizesOfZeroGiveEachParameterItsOwnMessage) {
   const auto& options = options_of(R"({"zero_optimization": {"stage": 3, "sub_group_size": 0, "reduce_bucket_size": 0,
       "stage3_prefetch_bucket_size": 0, "stage3_param_persistence_threshold": 0, "max_live_parameters": 0, "max_reuse_distance": 0}})",
                                    "zero3-offload");
-  for (const char* option : {"sub_group_size", "reduce_bucket_size", "prefetch_bucket_size", "param_persistence_threshold",
-                             "max_live_parameters", "max_reuse_distance"}) {
+  for (const char* option : {"sub-group-size", "reduce-bucket-size", "prefetch-bucket-size", "param-persistence-threshold",
+                             "max-live-parameters", "max-reuse-distance"}) {
     EXPECT_EQ(options.at(option), "0") << option;
   }
   EXPECT_NO_THROW(host_.make<ParallelStrategy>("strategy", "zero3-offload", options));
   EXPECT_NO_THROW(
-      host_.make<ParallelStrategy>("strategy", "zero2", {{"allgather_bucket_size", "0"}, {"reduce_bucket_size", "0"}}));
+      host_.make<ParallelStrategy>("strategy", "zero2", {{"allgather-bucket-size", "0"}, {"reduce-bucket-size", "0"}}));
 }
 
 TEST_F(DeepspeedValues, AdamHasTheFormsOfDeepspeed) {
@@ -203,10 +203,10 @@ TEST_F(DeepspeedValues, TensorParallelismAndOldKeys) {
   EXPECT_EQ(text_of(config_of_text(four, {"--ranks=8", "--strategy=tp-sp=4+zero2=2"}).strategies), "tp-sp=4+zero2=2");
   expect_text_refused(four, "autotp_size 4 is the strategy tp-sp=4", {"--strategy=tp-sp=2+zero2"});
   EXPECT_EQ(text_of(config_of_text(R"({"tensor_parallel": {"autotp_size": 1}})").strategies), "ddp");
-  EXPECT_EQ(options_of(R"({"zero_optimization": {"stage": 2, "cpu_offload": true}})", "zero2").at("offload_optimizer.device"),
+  EXPECT_EQ(options_of(R"({"zero_optimization": {"stage": 2, "cpu_offload": true}})", "zero2").at("offload-optimizer.device"),
             "cpu");
   EXPECT_EQ(options_of(R"({"zero_optimization": {"stage": 3, "cpu_offload_params": true}})", "zero3-offload")
-                .at("offload_param.device"),
+                .at("offload-param.device"),
             "cpu");
   EXPECT_EQ(options_of(R"({"zero_optimization": true})", "zero2").at("stage"), "1");
 }
@@ -246,7 +246,7 @@ TEST_F(DeepspeedValues, FilesAreReadAsDeepspeedReadsThem) {
 }
 )");
   EXPECT_EQ(c.optimizer.max_norm, 0.5);
-  EXPECT_EQ(c.plugin_options.at("zero2").at("reduce_bucket_size"), "200000000");
+  EXPECT_EQ(c.plugin_options.at("zero2").at("reduce-bucket-size"), "200000000");
   EXPECT_THAT(c.notes, Contains("deepspeed optimizer null: as if it were absent"));
   EXPECT_THAT(c.notes, Contains(HasSubstr("deepspeed _comment \"anything\": a remark")));
   expect_text_refused(R"({"gradient_clipping": 1, "zero_optimization": {"stage": 1, "stage": 2}})",

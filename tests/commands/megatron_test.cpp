@@ -85,11 +85,11 @@ torchrun ${LAUNCH[@]} pretrain_gpt.py \
   EXPECT_EQ(c.ranks, 16);
   EXPECT_EQ(text_of(c.strategies), "tp-sp=2+zero2");
   EXPECT_EQ(option(c, "zero2", "stage"), "1");
-  EXPECT_EQ(option(c, "zero2", "overlap_comm"), "true");
+  EXPECT_EQ(option(c, "zero2", "overlap-comm"), "true");
   EXPECT_EQ(option(c, "tp-sp", "sequence-parallel"), "true");
   EXPECT_EQ(c.precision, "fp8");
   EXPECT_EQ(option(c, "fp8", "scaling"), "delayed");
-  EXPECT_EQ(option(c, "fp8", "amax_history_len"), "16");
+  EXPECT_EQ(option(c, "fp8", "amax-history-len"), "16");
   EXPECT_EQ(option(c, "fp8", "gradient-format"), "e5m2");
   EXPECT_EQ(c.batch, 1);
   EXPECT_EQ(c.global_batch, 32);
@@ -188,9 +188,9 @@ TEST_F(Megatron, DegreesAreStrategies) {
   EXPECT_EQ(option(of("--context-parallel-size 2 --cp-comm-type a2a"), "cp", "attention"), "ulysses");
   EXPECT_EQ(option(of("--context-parallel-size 2 --cp-comm-type all_gather"), "cp", "attention"), "gather");
   c = of("--use-distributed-optimizer --optimizer-cpu-offload --optimizer-offload-fraction 0.5 --bf16 --grad-reduce-in-bf16");
-  EXPECT_EQ(option(c, "zero2", "offload_optimizer.device"), "cpu");
-  EXPECT_EQ(option(c, "zero2", "offload_optimizer.ratio"), "0.5");
-  EXPECT_EQ(option(c, "zero2", "overlap_comm"), "false") << "overlap-grad-reduce is not given";
+  EXPECT_EQ(option(c, "zero2", "offload-optimizer.device"), "cpu");
+  EXPECT_EQ(option(c, "zero2", "offload-optimizer.ratio"), "0.5");
+  EXPECT_EQ(option(c, "zero2", "overlap-comm"), "false") << "overlap-grad-reduce is not given";
   EXPECT_EQ(option(c, "bf16", "gradients"), "bf16");
   expect_not_taken("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3", "does not divide the 4 layers");
   expect_not_taken("--tensor-model-parallel-size two", "tensor-model-parallel-size is \"two\"; it must be a number");

@@ -24,11 +24,11 @@ TEST(OptionsWithoutEffect, OfPartsNameTheOptionThatTheyNeed) {
     EXPECT_EQ(notes_of(arguments), std::vector<std::string>{option + " has no effect here; it needs " + needed});
   };
   expect({"--strategy", "pipeline", "--pipeline.chunks", "4"}, "--pipeline.chunks", "--pipeline.schedule interleaved");
-  expect({"--precision", "fp8", "--fp8.amax_history_len", "4"}, "--fp8.amax_history_len", "--fp8.scaling delayed");
+  expect({"--precision", "fp8", "--fp8.amax-history-len", "4"}, "--fp8.amax-history-len", "--fp8.scaling delayed");
   expect({"--strategy", "tp-sp", "--tp-sp.gather-again", "--tp-sp.sequence-parallel=false"}, "--tp-sp.gather-again",
          "--tp-sp.sequence-parallel true");
-  expect({"--strategy", "zero3-offload", "--zero3-offload.sub_group_size", "4"}, "--zero3-offload.sub_group_size",
-         "--zero3-offload.offload_optimizer.device cpu");
+  expect({"--strategy", "zero3-offload", "--zero3-offload.sub-group-size", "4"}, "--zero3-offload.sub-group-size",
+         "--zero3-offload.offload-optimizer.device cpu");
   expect({"--text.eval-fraction", "0.1", "--text.eval-files", "a.txt"}, "--text.eval-fraction", "--text.eval-files ''");
   EXPECT_TRUE(notes_of({"--strategy", "pipeline", "--pipeline.chunks", "4", "--pipeline.schedule", "interleaved"}).empty());
   EXPECT_TRUE(notes_of({"--strategy", "tp-sp", "--tp-sp.gather-again"}).empty());

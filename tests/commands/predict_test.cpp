@@ -75,7 +75,7 @@ TEST(Predict, FiguresOfAMachineAreBoundedAndNoPredictionIsNan) {
 TEST(Predict, ThePartsOfAStepSumToIt) {
   for (const char* more : {"--ranks 1 --machine h200", "--strategy zero3-offload --ranks 8", "--strategy tp-sp=4+ddp --ranks 8",
                            "--strategy pipeline=4+zero2 --ranks 8 --accumulation 4",
-                           "--strategy zero3-offload --ranks 4 --zero3-offload.offload_optimizer.device cpu"}) {
+                           "--strategy zero3-offload --ranks 4 --zero3-offload.offload-optimizer.device cpu"}) {
     const Json json = predicted(eight_b + more);
     const double step = json["step_seconds"]["value"];
     EXPECT_GT(step, 0);

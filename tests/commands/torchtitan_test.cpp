@@ -95,9 +95,9 @@ export_dtype = "bfloat16"
   EXPECT_EQ(option(c, "fp8", "scaling"), "row");
   EXPECT_EQ(option(c, "fp8", "except"), "*k_proj.weight");
   EXPECT_EQ(option(c, "fp8", "states"), "f32");
-  EXPECT_EQ(option(c, "zero3-offload", "communication_data_type"), "fp32");
-  EXPECT_EQ(option(c, "zero3-offload", "max_reuse_distance"), "0") << "parameters are given up after forward";
-  EXPECT_EQ(option(c, "zero3-offload", "offload_param.device"), "none");
+  EXPECT_EQ(option(c, "zero3-offload", "communication-data-type"), "fp32");
+  EXPECT_EQ(option(c, "zero3-offload", "max-reuse-distance"), "0") << "parameters are given up after forward";
+  EXPECT_EQ(option(c, "zero3-offload", "offload-param.device"), "none");
   EXPECT_EQ(c.batch, 2);
   EXPECT_EQ(c.global_batch, 64);
   EXPECT_EQ(c.accumulation, 0) << "follows";
@@ -152,7 +152,7 @@ TEST_F(Torchtitan, MicroBatchesOfAPipelineArePartsOfTheLocalBatch) {
   EXPECT_EQ(c.accumulation, 2);
   EXPECT_EQ(option(c, "pipeline", "schedule"), "interleaved");
   EXPECT_EQ(option(c, "pipeline", "chunks"), "2");
-  EXPECT_NE(option(c, "zero3-offload", "max_reuse_distance"), "0") << "beside a pipeline parameters stay whole";
+  EXPECT_NE(option(c, "zero3-offload", "max-reuse-distance"), "0") << "beside a pipeline parameters stay whole";
   c = config_of(file(
       "pipeline_parallel_degree = 2\npipeline_parallel_layers_per_stage = 2\npipeline_parallel_schedule = \"Interleaved1F1B\"",
       none));
@@ -287,8 +287,8 @@ TEST_F(Torchtitan, DtypesAreHonoured) {
   EXPECT_EQ(config_of(file("", "", "mixed_precision_param = \"float32\"")).precision, "fp32");
   const RunConfig c = config_of(file("", "", "dtype = \"bfloat16\"\nenable_cpu_offload = true"));
   EXPECT_EQ(option(c, "bf16", "states"), "bf16");
-  EXPECT_EQ(option(c, "zero3-offload", "offload_optimizer.device"), "cpu");
-  EXPECT_EQ(option(c, "zero3-offload", "offload_optimizer.update"), "cpu");
+  EXPECT_EQ(option(c, "zero3-offload", "offload-optimizer.device"), "cpu");
+  EXPECT_EQ(option(c, "zero3-offload", "offload-optimizer.update"), "cpu");
   expect_refused(file("", "", "mixed_precision_reduce = \"bfloat16\""), "mixed_precision_reduce is \"bfloat16\"");
 }
 

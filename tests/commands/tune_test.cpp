@@ -105,10 +105,10 @@ std::pair<double, int> best_and_extent(const std::string& options) {
 TEST(Tune, FindsWhatPlanningEveryCombinationFinds) {
   const std::string tiny = "--model qwen3-tiny --sequence 128 --precision bf16 --bf16.states f32 --recompute none --machine cpu ";
   for (const std::string& space : {
-           tiny + "--ranks 2 --global-batch 8 --strategy zero3-offload --zero3-offload.offload_param.device none "
-                  "--zero3-offload.offload_optimizer.device none",
+           tiny + "--ranks 2 --global-batch 8 --strategy zero3-offload --zero3-offload.offload-param.device none "
+                  "--zero3-offload.offload-optimizer.device none",
            tiny + "--ranks 4 --global-batch 16 --strategy pipeline=2+ddp",
-           tiny + "--ranks 4 --global-batch 8 --strategy tp-sp=2+zero2 --zero2.offload_optimizer.device none",
+           tiny + "--ranks 4 --global-batch 8 --strategy tp-sp=2+zero2 --zero2.offload-optimizer.device none",
        }) {
     const auto [best, all] = best_and_extent(space + " --exhaustive");
     const auto [found, planned] = best_and_extent(space);

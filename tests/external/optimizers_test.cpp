@@ -57,7 +57,7 @@ TEST_F(OwnOptimizers, TheirLossesAreThoseOfTheOnesThatShip) {
 TEST_F(OwnOptimizers, TheUpdateOfSingleElementsIsDividedAndOffloaded) {
   const std::vector<double> expected = losses("my-lion", "3e-4", {});
   expect_same(losses("my-lion", "3e-4",
-                     {"--ranks", "2", "--strategy", "zero2", "--zero2.offload_optimizer.device", "cpu", "--zero2.sub_group_size",
+                     {"--ranks", "2", "--strategy", "zero2", "--zero2.offload-optimizer.device", "cpu", "--zero2.sub-group-size",
                       "9000"}),
               expected);
 }

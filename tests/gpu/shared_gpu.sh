@@ -41,7 +41,7 @@ moe-one 1 --batch 8
 qwen3-ddp 2 --batch 4 --strategy ddp
 qwen3-zero2 2 --batch 4 --strategy zero2
 qwen3-zero3 2 --batch 4 --strategy zero3-offload
-qwen3-zero3_on_host 2 --batch 4 --strategy zero3-offload --zero3-offload.offload_param.device cpu --zero3-offload.offload_optimizer.device cpu
+qwen3-zero3_on_host 2 --batch 4 --strategy zero3-offload --zero3-offload.offload-param.device cpu --zero3-offload.offload-optimizer.device cpu
 qwen3-hybrid 4 --batch 2 --strategy zero3-offload=2+ddp=2
 qwen3-tp_sp 2 --batch 8 --strategy tp-sp=2
 qwen3-pipeline 2 --batch 2 --accumulation 4 --strategy pipeline=2

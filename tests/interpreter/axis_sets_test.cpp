@@ -31,9 +31,9 @@ TEST(AxisSets, DataParallelOverTwoAxes) {
   for (const char* strategy : {"ddp=2x2", "zero2=2x2", "zero3-offload=2x2", "zero2=1x4", "ddp=*x2"})
     expect_one_rank(llama, {"--strategy=" + std::string(strategy), "--ranks=4", "--accumulation=2"});
   expect_one_rank(qwen, {"--strategy=zero2=3x2", "--ranks=6", "--global-batch=12", "--zero2.stage=1"});
-  expect_one_rank(qwen, {"--strategy=zero3-offload=2x2", "--ranks=4", "--zero3-offload.reduce_bucket_size=4000",
-                         "--zero3-offload.prefetch_bucket_size=4000", "--zero3-offload.param_persistence_threshold=100",
-                         "--zero3-offload.max_reuse_distance=0", "--recompute=full"});
+  expect_one_rank(qwen, {"--strategy=zero3-offload=2x2", "--ranks=4", "--zero3-offload.reduce-bucket-size=4000",
+                         "--zero3-offload.prefetch-bucket-size=4000", "--zero3-offload.param-persistence-threshold=100",
+                         "--zero3-offload.max-reuse-distance=0", "--recompute=full"});
   for (const char* optimizer : {"sgd", "lion", "muon"})
     expect_one_rank(llama, {"--strategy=zero2=2x2", "--ranks=4", "--optimizer=" + std::string(optimizer)});
   expect_one_rank(llama, {"--strategy=zero3-offload=2x2", "--ranks=4", "--precision=fp8", "--fp8.gathers=true"});

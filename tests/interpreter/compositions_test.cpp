@@ -61,17 +61,17 @@ TEST_P(Compositions, HalvesThatTakeTurns) {
 TEST(TiedTables, OfOddVocabularies) {
   const ModelChoice model{"llama-tied", R"({"vocab_size":37})"};
   const Words once[] = {{"--strategy=tp-sp=2+zero2", "--zero2.stage=1"},
-                        {"--strategy=tp-sp=2+zero3-offload", "--zero3-offload.reduce_each_micro_batch=false"},
+                        {"--strategy=tp-sp=2+zero3-offload", "--zero3-offload.reduce-each-micro-batch=false"},
                         {"--strategy=tp-sp=2+zero2", "--zero2.stage=2"},
                         {"--strategy=tp-sp=2+ddp"}};
   for (const Words& words : once) expect_one_rank(model, words + Words{"--ranks=4", "--accumulation=2"});
 }
 
 TEST_P(Compositions, OverTheHost) {
-  const Words host{"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.param_persistence_threshold=100",
-                   "--zero3-offload.max_reuse_distance=0", "--accumulation=2"};
+  const Words host{"--zero3-offload.offload-optimizer.device=cpu", "--zero3-offload.param-persistence-threshold=100",
+                   "--zero3-offload.max-reuse-distance=0", "--accumulation=2"};
   for (const char* update : {"device", "cpu"}) {
-    const Words more = host + Words{"--zero3-offload.offload_optimizer.update=" + std::string(update)};
+    const Words more = host + Words{"--zero3-offload.offload-optimizer.update=" + std::string(update)};
     expect("tp-sp=2+zero3-offload", 4, more);
     expect("pipeline=2+zero3-offload", 4, more);
   }
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
         Column{"llama_bf16", {"llama-tied", R"({"tie_word_embeddings":false})"}, {"--precision=bf16"}},
         Column{"qwen3_tied_fp8", {"qwen3-untied", R"({"tie_word_embeddings":true})"}, {"--precision=fp8"}},
         Column{"llama_fp8_gathers", {"llama-tied"}, {"--precision=fp8", "--fp8.gathers=true"}},
-        Column{"llama_fp8_delayed", {"llama-tied"}, {"--precision=fp8", "--fp8.scaling=delayed", "--fp8.amax_history_len=4"}},
+        Column{"llama_fp8_delayed", {"llama-tied"}, {"--precision=fp8", "--fp8.scaling=delayed", "--fp8.amax-history-len=4"}},
         Column{"llama_fp8_block", {"llama-tied"}, {"--precision=fp8", "--fp8.scaling=block"}}),
     [](const auto& info) { return std::string(info.param.name); });
 

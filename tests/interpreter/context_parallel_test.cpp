@@ -54,8 +54,8 @@ TEST_P(ContextParallel, BesideDataParallel) {
       expect(std::string("cp=2+") + data, 4, attention(kind));
       expect(std::string(data) + "+cp=2", 4, attention(kind) + Words{"--accumulation=2", "--recompute=full"});
     }
-    expect("cp=4+zero3-offload", 8, attention(kind) + Words{"--sequence=8", "--zero3-offload.param_persistence_threshold=100"});
-    expect("cp=2+zero3-offload", 4, attention(kind) + Words{"--zero3-offload.offload_optimizer.device=cpu", "--accumulation=2"});
+    expect("cp=4+zero3-offload", 8, attention(kind) + Words{"--sequence=8", "--zero3-offload.param-persistence-threshold=100"});
+    expect("cp=2+zero3-offload", 4, attention(kind) + Words{"--zero3-offload.offload-optimizer.device=cpu", "--accumulation=2"});
   }
 }
 
@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(ContextParallel, ParametersAreThoseOfAllRanks) {
   for (const char* kind : kinds) {
     expect("cp=4+ddp=1", 4, attention(kind) + Words{"--ddp.bucket-size=4Ki"});
-    expect("cp=4+zero3-offload=1", 4, attention(kind) + Words{"--zero3-offload.param_persistence_threshold=100", "--recompute=full"});
+    expect("cp=4+zero3-offload=1", 4, attention(kind) + Words{"--zero3-offload.param-persistence-threshold=100", "--recompute=full"});
     expect("cp=2+zero2=2+ddp=2", 8, attention(kind) + Words{"--accumulation=2"});
   }
 }

@@ -193,7 +193,7 @@ TEST_F(PlantedErrors, MessagesThatChangePlaces) {
 }
 
 TEST_F(PlantedErrors, AStateThatIsNotCopiedBack) {
-  compile_run({"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.offload_optimizer.device=cpu"});
+  compile_run({"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.offload-optimizer.device=cpu"});
   int dropped = 0;
   for (Instruction& i : instructions(1)) {
     if (i.op->name() != "copy" || i.queue != Queue::device_to_host() || dropped++ > 0) continue;

@@ -90,7 +90,7 @@ TEST(InTurns, BesideRarerChoices) {
   const Words more{"--ep.capacity=4", "--ep.parts=2", "--global-batch=32"};
   expect_one_rank(balanced, Words{"--strategy=ep=2+zero3-offload=2x2", "--ranks=8"} + more);
   expect_one_rank(balanced,
-                  Words{"--strategy=ep=2+zero3-offload", "--ranks=4", "--zero3-offload.offload_optimizer.device=cpu"} + more);
+                  Words{"--strategy=ep=2+zero3-offload", "--ranks=4", "--zero3-offload.offload-optimizer.device=cpu"} + more);
   expect_one_rank(balanced, Words{"--strategy=ep=2+zero2", "--ranks=4", "--freeze=*norm*,model.embed_tokens.*"} + more);
   expect_one_rank(four_experts, Words{"--strategy=ep=2+tp-sp=2+cp=2", "--ranks=8"} + more);
   expect_one_rank(ModelChoice{"mixtral", R"({"num_hidden_layers": 4})"},

@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ExpertsOverTensorInParts,
 TEST(SharedOverTensor, BesideRarerChoices) {
   const Words more{"--strategy=ep=2+tp-sp=2+zero3-offload", "--ranks=8", "--ep.capacity=4"};
   expect_one_rank(balanced,
-                  more + Words{"--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu"});
+                  more + Words{"--zero3-offload.offload-param.device=cpu", "--zero3-offload.offload-optimizer.device=cpu"});
   for (const char* optimizer : {"sgd", "lion", "muon"}) {
     expect_one_rank(balanced, more + Words{"--optimizer=" + std::string(optimizer)});
     expect_one_rank(four_experts, Words{"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.capacity=2", "--max-norm=0.01",

@@ -32,7 +32,7 @@ TEST_P(Fields, OneRank) {
 TEST_P(Fields, DataParallel) {
   expect({"--strategy=ddp", "--ranks=2", "--accumulation=2"});
   expect({"--strategy=zero2", "--ranks=4"});
-  expect({"--strategy=zero3-offload", "--ranks=2", "--accumulation=2", "--zero3-offload.param_persistence_threshold=100"});
+  expect({"--strategy=zero3-offload", "--ranks=2", "--accumulation=2", "--zero3-offload.param-persistence-threshold=100"});
 }
 
 TEST_P(Fields, TensorParallel) {

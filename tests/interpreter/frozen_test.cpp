@@ -42,11 +42,11 @@ TEST_P(Frozen, DataParallel) {
 }
 
 TEST_P(Frozen, Offload) {
-  expect({"--strategy=zero3-offload", "--ranks=2", "--accumulation=2", "--zero3-offload.param_persistence_threshold=100"},
+  expect({"--strategy=zero3-offload", "--ranks=2", "--accumulation=2", "--zero3-offload.param-persistence-threshold=100"},
          choices + more_choices);
-  expect({"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.param_persistence_threshold=100",
-          "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu",
-          "--zero3-offload.offload_optimizer.update=cpu"});
+  expect({"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.param-persistence-threshold=100",
+          "--zero3-offload.offload-param.device=cpu", "--zero3-offload.offload-optimizer.device=cpu",
+          "--zero3-offload.offload-optimizer.update=cpu"});
 }
 
 TEST_P(Frozen, TensorParallel) {

@@ -15,8 +15,8 @@ using testing::UnorderedElementsAre;
 
 const ModelChoice llama{"llama-tied"}, untied{"llama-untied"}, qwen{"qwen3-untied"};
 
-const Words small_buckets_of_zero3{"--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.prefetch_bucket_size=4000",
-                                   "--zero3-offload.param_persistence_threshold=100", "--zero3-offload.max_reuse_distance=0"};
+const Words small_buckets_of_zero3{"--zero3-offload.reduce-bucket-size=4000", "--zero3-offload.prefetch-bucket-size=4000",
+                                   "--zero3-offload.param-persistence-threshold=100", "--zero3-offload.max-reuse-distance=0"};
 const Words small_buckets = small_buckets_of_zero3 + Words{"--ddp.bucket-size=4Ki"};
 
 TEST(Hybrid, ShardsWithinReplicasAcross) {
@@ -24,12 +24,12 @@ TEST(Hybrid, ShardsWithinReplicasAcross) {
     for (const char* strategy : {"--strategy=zero2=2+ddp=2", "--strategy=ddp=2+zero2=2", "--strategy=ddp=2+zero2"})
       expect_one_rank(llama, {strategy, "--ranks=4", accumulation, "--ddp.bucket-size=4Ki"});
     expect_one_rank(
-        untied, {"--strategy=zero2=2+ddp=2", "--ranks=4", accumulation, "--zero2.stage=1", "--zero2.reduce_bucket_size=4000"});
+        untied, {"--strategy=zero2=2+ddp=2", "--ranks=4", accumulation, "--zero2.stage=1", "--zero2.reduce-bucket-size=4000"});
     expect_one_rank(qwen, Words{"--strategy=zero3-offload=2+ddp=2", "--ranks=4", accumulation} + small_buckets);
     expect_one_rank(qwen,
                     Words{"--strategy=zero3-offload=2+ddp", "--ranks=6", "--global-batch=12", accumulation} + small_buckets);
   }
-  expect_one_rank(untied, {"--strategy=zero2=3+ddp=2", "--ranks=6", "--global-batch=12", "--zero2.overlap_comm=false"});
+  expect_one_rank(untied, {"--strategy=zero2=3+ddp=2", "--ranks=6", "--global-batch=12", "--zero2.overlap-comm=false"});
   expect_one_rank(llama, {"--strategy=zero3-offload=2x2+ddp=2", "--ranks=8"});
   expect_one_rank(llama, {"--strategy=zero2=2+ddp=2x2", "--ranks=8"});
 }
@@ -50,15 +50,15 @@ TEST(Hybrid, BesideOtherStrategies) {
 TEST(Hybrid, WithOffloadFp8RecomputationAndOtherOptimizers) {
   const Words third = Words{"--strategy=zero3-offload=2+ddp=2", "--ranks=4", "--accumulation=2"} + small_buckets;
   for (const char* update : {"device", "cpu"}) {
-    expect_one_rank(qwen, third + Words{"--zero3-offload.offload_param.device=cpu",
-                                        "--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.sub_group_size=3000",
-                                        "--zero3-offload.offload_optimizer.update=" + std::string(update)});
+    expect_one_rank(qwen, third + Words{"--zero3-offload.offload-param.device=cpu",
+                                        "--zero3-offload.offload-optimizer.device=cpu", "--zero3-offload.sub-group-size=3000",
+                                        "--zero3-offload.offload-optimizer.update=" + std::string(update)});
   }
   expect_one_rank(qwen, third + Words{"--precision=fp8", "--fp8.gathers=true"});
   expect_one_rank(qwen, third + Words{"--precision=fp8", "--fp8.scaling=delayed"});
-  expect_one_rank(llama, third + Words{"--precision=bf16", "--zero3-offload.communication_data_type=bf16", "--recompute=full"});
-  expect_one_rank(llama, third + Words{"--zero3-offload.reduce_each_micro_batch=false", "--zero3-offload.overlap_comm=false"});
-  expect_one_rank(llama, third + Words{"--zero3-offload.contiguous_gradients=false", "--freeze=*mlp*,model.embed_tokens.weight"});
+  expect_one_rank(llama, third + Words{"--precision=bf16", "--zero3-offload.communication-data-type=bf16", "--recompute=full"});
+  expect_one_rank(llama, third + Words{"--zero3-offload.reduce-each-micro-batch=false", "--zero3-offload.overlap-comm=false"});
+  expect_one_rank(llama, third + Words{"--zero3-offload.contiguous-gradients=false", "--freeze=*mlp*,model.embed_tokens.weight"});
   for (const char* optimizer : {"sgd", "lion", "muon"})
     expect_one_rank(qwen, {"--strategy=zero2=2+ddp=2", "--ranks=4", "--optimizer=" + std::string(optimizer)});
 }
@@ -70,10 +70,10 @@ TEST(Hybrid, BesideExperts) {
     expect_one_rank(experts, {"--strategy=" + std::string(strategy), "--ranks=8", "--ep.capacity=2"});
   // Nothing divides the experts' own parameters any further: they stay on the device.
   expect_one_rank(experts, Words{"--strategy=ep=4+zero3-offload", "--ranks=4", "--ep.capacity=4",
-                                 "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu",
-                                 "--zero3-offload.param_persistence_threshold=100"});
+                                 "--zero3-offload.offload-param.device=cpu", "--zero3-offload.offload-optimizer.device=cpu",
+                                 "--zero3-offload.param-persistence-threshold=100"});
   expect_one_rank(experts, Words{"--strategy=ep=2+zero3-offload=2", "--ranks=4", "--ep.capacity=2", "--accumulation=2",
-                                 "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu"} +
+                                 "--zero3-offload.offload-param.device=cpu", "--zero3-offload.offload-optimizer.device=cpu"} +
                                small_buckets_of_zero3);
 }
 

@@ -35,22 +35,22 @@ TEST_P(Layouts, Zero2) {
     for (const int accumulation : {1, 2}) {
       for (const char* stage : {"1", "2"}) {
         expect(over("zero2", ranks, accumulation) + Words{"--zero2.stage=" + std::string(stage),
-                                                          "--zero2.reduce_bucket_size=4000",
-                                                          "--zero2.allgather_bucket_size=4000"});
+                                                          "--zero2.reduce-bucket-size=4000",
+                                                          "--zero2.allgather-bucket-size=4000"});
       }
     }
   }
-  expect(over("zero2", 2, 2) + Words{"--zero2.overlap_comm=false", "--zero2.contiguous_gradients=false"});
+  expect(over("zero2", 2, 2) + Words{"--zero2.overlap-comm=false", "--zero2.contiguous-gradients=false"});
   for (const char* reduce_dtype : {"fp32", "bf16"})
-    expect(over("zero2", 2, 2) + Words{"--zero2.communication_data_type=" + std::string(reduce_dtype)});
+    expect(over("zero2", 2, 2) + Words{"--zero2.communication-data-type=" + std::string(reduce_dtype)});
   for (const char* update : {"device", "cpu"}) {
-    expect(over("zero2", 2, 2) + Words{"--zero2.offload_optimizer.device=cpu", "--zero2.offload_optimizer.ratio=0.5",
-                                       "--zero2.sub_group_size=3000", "--zero2.offload_optimizer.update=" + std::string(update)});
+    expect(over("zero2", 2, 2) + Words{"--zero2.offload-optimizer.device=cpu", "--zero2.offload-optimizer.ratio=0.5",
+                                       "--zero2.sub-group-size=3000", "--zero2.offload-optimizer.update=" + std::string(update)});
   }
 }
 
-const Words given_up{"--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.prefetch_bucket_size=4000",
-                     "--zero3-offload.param_persistence_threshold=100", "--zero3-offload.max_reuse_distance=0"};
+const Words given_up{"--zero3-offload.reduce-bucket-size=4000", "--zero3-offload.prefetch-bucket-size=4000",
+                     "--zero3-offload.param-persistence-threshold=100", "--zero3-offload.max-reuse-distance=0"};
 
 TEST_P(Layouts, Zero3) {
   for (const int ranks : {2, 3, 4}) {
@@ -61,25 +61,25 @@ TEST_P(Layouts, Zero3) {
   }
   for (const char* reduce_dtype : {"fp32", "bf16"}) {
     expect(over("zero3-offload", 2, 2) + given_up +
-           Words{"--zero3-offload.reduce_each_micro_batch=false",
-                 "--zero3-offload.communication_data_type=" + std::string(reduce_dtype)});
+           Words{"--zero3-offload.reduce-each-micro-batch=false",
+                 "--zero3-offload.communication-data-type=" + std::string(reduce_dtype)});
   }
-  expect(over("zero3-offload", 4, 2) + given_up + Words{"--zero3-offload.max_live_parameters=3000"});
-  expect(over("zero3-offload", 2, 2) + given_up + Words{"--zero3-offload.overlap_comm=false"});
+  expect(over("zero3-offload", 4, 2) + given_up + Words{"--zero3-offload.max-live-parameters=3000"});
+  expect(over("zero3-offload", 2, 2) + given_up + Words{"--zero3-offload.overlap-comm=false"});
 }
 
 TEST_P(Layouts, Zero3Offload) {
   // Weights on the host are not quantized before they are gathered.
   const bool gathers = GetParam().name == std::string("qwen3_fp8_gathers");
-  const std::string parameters = std::string("--zero3-offload.offload_param.device=") + (gathers ? "none" : "cpu");
+  const std::string parameters = std::string("--zero3-offload.offload-param.device=") + (gathers ? "none" : "cpu");
   for (const char* update : {"device", "cpu"}) {
     for (const char* ratio : {"1", "0.6"}) {
       for (const char* sub_group : {"0", "3000"}) {
         expect(over("zero3-offload", 2, 2) + given_up +
-               Words{parameters, "--zero3-offload.offload_optimizer.device=cpu",
-                     "--zero3-offload.sub_group_size=" + std::string(sub_group),
-                     "--zero3-offload.offload_optimizer.ratio=" + std::string(ratio),
-                     "--zero3-offload.offload_optimizer.update=" + std::string(update)});
+               Words{parameters, "--zero3-offload.offload-optimizer.device=cpu",
+                     "--zero3-offload.sub-group-size=" + std::string(sub_group),
+                     "--zero3-offload.offload-optimizer.ratio=" + std::string(ratio),
+                     "--zero3-offload.offload-optimizer.update=" + std::string(update)});
       }
     }
   }

@@ -34,18 +34,18 @@ class OffloadOnOneRank : public testing::TestWithParam<Column> {
 };
 
 TEST_P(OffloadOnOneRank, TrainsAsWithout) {
-  const Words optimizer{"--zero3-offload.offload_optimizer.device=cpu"};
+  const Words optimizer{"--zero3-offload.offload-optimizer.device=cpu"};
   for (const Words& more : {Words{"--accumulation=1"}, Words{"--accumulation=2", "--recompute=full"}}) {
     expect_same("zero3-offload", more, optimizer);
-    expect_same("zero3-offload", more, optimizer + Words{"--zero3-offload.sub_group_size=500"});
-    expect_same("zero3-offload", more, optimizer + Words{"--zero3-offload.offload_optimizer.update=cpu"});
-    expect_same("zero2", more, Words{"--zero2.offload_optimizer.device=cpu"});
+    expect_same("zero3-offload", more, optimizer + Words{"--zero3-offload.sub-group-size=500"});
+    expect_same("zero3-offload", more, optimizer + Words{"--zero3-offload.offload-optimizer.update=cpu"});
+    expect_same("zero2", more, Words{"--zero2.offload-optimizer.device=cpu"});
   }
 }
 
 TEST(OffloadOfParametersOnOneRank, IsRefused) {
   try {
-    compile(config_of({"llama-tied"}, {"--strategy=zero3-offload", "--zero3-offload.offload_param.device=cpu"}), 0);
+    compile(config_of({"llama-tied"}, {"--strategy=zero3-offload", "--zero3-offload.offload-param.device=cpu"}), 0);
     FAIL() << "one rank has parameters on the host";
   } catch (const UsageError& error) {
     EXPECT_NE(std::string(error.what()).find("offload the optimizer's states alone"), std::string::npos) << error.what();

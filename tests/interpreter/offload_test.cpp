@@ -62,8 +62,8 @@ TEST_P(OffloadedActivations, WithEachStrategy) {
 TEST_P(OffloadedActivations, WithStrategiesCombined) {
   expect({"--strategy=tp-sp=2+pipeline=2", "--ranks=4", "--accumulation=2", "--recompute=full"});
   expect({"--strategy=cp=2+zero3-offload", "--ranks=4", "--accumulation=2"});
-  expect({"--strategy=pipeline=2+zero3-offload", "--ranks=4", "--accumulation=2", "--zero3-offload.offload_optimizer.device=cpu",
-          "--zero3-offload.offload_param.device=cpu", "--zero3-offload.param_persistence_threshold=100"});
+  expect({"--strategy=pipeline=2+zero3-offload", "--ranks=4", "--accumulation=2", "--zero3-offload.offload-optimizer.device=cpu",
+          "--zero3-offload.offload-param.device=cpu", "--zero3-offload.param-persistence-threshold=100"});
   if (GetParam().precision != Words{"--precision=fp8"})  // whose linears multiply tokens that were quantized together
     expect({"--strategy=tp-sp=2+zero2", "--ranks=4", "--tp-sp.overlap-parts=2"});
 }

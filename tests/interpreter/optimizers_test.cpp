@@ -39,15 +39,15 @@ TEST_P(Optimizers, DataParallel) {
   expect("ddp", 1);
   for (const int ranks : {2, 4}) {
     expect("ddp", ranks, {"--ddp.bucket-size=4Ki"});
-    expect("zero2", ranks, {"--zero2.reduce_bucket_size=4000", "--zero2.allgather_bucket_size=4000"});
+    expect("zero2", ranks, {"--zero2.reduce-bucket-size=4000", "--zero2.allgather-bucket-size=4000"});
     expect("zero2", ranks, {"--zero2.stage=1"});
     expect("zero3-offload", ranks);
     expect("zero3-offload", ranks,
-           {"--zero3-offload.param_persistence_threshold=100", "--zero3-offload.reduce_bucket_size=4000",
-            "--zero3-offload.prefetch_bucket_size=4000", "--zero3-offload.max_reuse_distance=0"});
+           {"--zero3-offload.param-persistence-threshold=100", "--zero3-offload.reduce-bucket-size=4000",
+            "--zero3-offload.prefetch-bucket-size=4000", "--zero3-offload.max-reuse-distance=0"});
   }
   expect("ddp", 3, {"--global-batch=12"});
-  expect("zero3-offload", 3, {"--global-batch=12", "--zero3-offload.param_persistence_threshold=100"});
+  expect("zero3-offload", 3, {"--global-batch=12", "--zero3-offload.param-persistence-threshold=100"});
 }
 
 TEST_P(Optimizers, StatesOnTheHost) {
@@ -57,12 +57,12 @@ TEST_P(Optimizers, StatesOnTheHost) {
     for (const char* update : {"device", "cpu"}) {
       for (const char* ratio : {"1", "0.6"}) {
         expect(strategy, 2,
-               {option + "offload_optimizer.device=cpu", option + "sub_group_size=3000",
-                option + "offload_optimizer.update=" + update, option + "offload_optimizer.ratio=" + ratio});
+               {option + "offload-optimizer.device=cpu", option + "sub-group-size=3000",
+                option + "offload-optimizer.update=" + update, option + "offload-optimizer.ratio=" + ratio});
       }
     }
   }
-  expect("zero3-offload", 2, {"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.offload_param.device=cpu"});
+  expect("zero3-offload", 2, {"--zero3-offload.offload-optimizer.device=cpu", "--zero3-offload.offload-param.device=cpu"});
 }
 
 TEST_P(Optimizers, TensorParallel) {
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(MuonUnderZero, KeepsItsStatesOnTheDevice) {
   for (const std::string strategy : {"zero2", "zero3-offload"}) {
     const Words words{"--optimizer=muon", "--strategy=" + strategy, "--ranks=2",
-                      "--" + strategy + ".offload_optimizer.device=cpu"};
+                      "--" + strategy + ".offload-optimizer.device=cpu"};
     EXPECT_THROW(compile(config_of(llama, words), 0), UsageError);
   }
 }

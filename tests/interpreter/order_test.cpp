@@ -55,7 +55,7 @@ TEST(Order, NothingWaitsForWhatLiesBehindThePadding) {
 // Executables join all queues between steps. If one joined compute alone, the next step would meet what others still do.
 TEST(Order, OfAStepsEndAndTheNextStepsBeginIsLookedAt) {
   for (const Words& words : {Words{"--strategy=ddp", "--ranks=2", "--ddp.bucket-size=4Ki"},
-                             Words{"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.offload_optimizer.device=cpu"}}) {
+                             Words{"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.offload-optimizer.device=cpu"}}) {
     const auto made = compile(config_of({"llama-tied"}, words), 256);
     EXPECT_THAT(check_order(made->steps[0]).violations, IsEmpty());
     const std::vector<std::string> violations =

@@ -141,27 +141,27 @@ class Draw {
     if (over_data_ == "ddp" || replicas_ > 1) maybe("ddp.bucket-size", {"1Ki", "4Ki", "20Ki"});
     if (over_data_ == "ddp") return;
     const auto zero = [&](const std::string& option) { return over_data_ + "." + option; };
-    maybe(zero("overlap_comm"), {"true", "false"});
-    maybe(zero("contiguous_gradients"), {"true", "false"});
-    maybe(zero("reduce_bucket_size"), {"0", "500", "4000"});
-    maybe(zero("communication_data_type"), {"auto", "fp32", "bf16"});
+    maybe(zero("overlap-comm"), {"true", "false"});
+    maybe(zero("contiguous-gradients"), {"true", "false"});
+    maybe(zero("reduce-bucket-size"), {"0", "500", "4000"});
+    maybe(zero("communication-data-type"), {"auto", "fp32", "bf16"});
     const bool third = over_data_ == "zero3-offload";
     if (third) {
-      maybe(zero("prefetch_bucket_size"), {"0", "500", "4000"});
-      maybe(zero("param_persistence_threshold"), {"0", "100", "1000"});
-      maybe(zero("max_reuse_distance"), {"0", "1000"});
-      maybe(zero("max_live_parameters"), {"0", "1000", "5000"});
-      maybe(zero("reduce_each_micro_batch"), {"true", "false"});
-      if (dice_.one_in(4)) add(zero("offload_param.device"), "cpu");
+      maybe(zero("prefetch-bucket-size"), {"0", "500", "4000"});
+      maybe(zero("param-persistence-threshold"), {"0", "100", "1000"});
+      maybe(zero("max-reuse-distance"), {"0", "1000"});
+      maybe(zero("max-live-parameters"), {"0", "1000", "5000"});
+      maybe(zero("reduce-each-micro-batch"), {"true", "false"});
+      if (dice_.one_in(4)) add(zero("offload-param.device"), "cpu");
     } else {
       maybe(zero("stage"), {"1", "2"});
-      maybe(zero("allgather_bucket_size"), {"0", "500", "4000"});
+      maybe(zero("allgather-bucket-size"), {"0", "500", "4000"});
     }
     if (!dice_.one_in(3)) return;
-    add(zero("offload_optimizer.device"), "cpu");
-    maybe(zero("offload_optimizer.update"), {"device", "cpu"});
-    maybe(zero("offload_optimizer.ratio"), {"0", "0.3", "0.7", "1"});
-    maybe(zero("sub_group_size"), {"0", "500", "3000"});
+    add(zero("offload-optimizer.device"), "cpu");
+    maybe(zero("offload-optimizer.update"), {"device", "cpu"});
+    maybe(zero("offload-optimizer.ratio"), {"0", "0.3", "0.7", "1"});
+    maybe(zero("sub-group-size"), {"0", "500", "3000"});
   }
 
   void draw_precision() {

@@ -23,11 +23,11 @@ TEST(Rounding, OfSumsIsThatOfTheGradientsDtype) {
       {"--accumulation=4", "--pack=off"},
       {"--strategy=ddp", "--ranks=4", "--accumulation=2", "--ddp.bucket-size=20Ki"},
       {"--strategy=zero2", "--ranks=2", "--accumulation=2"},
-      {"--strategy=zero2", "--ranks=4", "--accumulation=2", "--zero2.stage=1", "--zero2.reduce_bucket_size=4000"},
+      {"--strategy=zero2", "--ranks=4", "--accumulation=2", "--zero2.stage=1", "--zero2.reduce-bucket-size=4000"},
       {"--strategy=zero3-offload", "--ranks=2", "--accumulation=4", "--recompute=full",
-       "--zero3-offload.reduce_bucket_size=4000"},
-      {"--strategy=zero3-offload", "--ranks=4", "--accumulation=2", "--zero3-offload.reduce_each_micro_batch=false"},
-      {"--strategy=zero3-offload", "--ranks=2", "--accumulation=2", "--zero3-offload.offload_optimizer.device=cpu"},
+       "--zero3-offload.reduce-bucket-size=4000"},
+      {"--strategy=zero3-offload", "--ranks=4", "--accumulation=2", "--zero3-offload.reduce-each-micro-batch=false"},
+      {"--strategy=zero3-offload", "--ranks=2", "--accumulation=2", "--zero3-offload.offload-optimizer.device=cpu"},
       {"--strategy=pipeline=2", "--ranks=2", "--accumulation=4"},
       {"--strategy=pipeline=2+zero2", "--ranks=4", "--accumulation=2", "--pipeline.schedule=zero-bubble"}};
   for (const ModelChoice& model : models) {
@@ -46,7 +46,7 @@ TEST(Rounding, OfGradientsThatAccumulateInBf16Shows) {
 
 TEST(Rounding, OfGradientsThatTravelInBf16Shows) {
   EXPECT_THAT(
-      wrong_if_rounded(models[0], {"--precision=bf16", "--strategy=zero2", "--ranks=2", "--zero2.communication_data_type=bf16"}),
+      wrong_if_rounded(models[0], {"--precision=bf16", "--strategy=zero2", "--ranks=2", "--zero2.communication-data-type=bf16"}),
       Not(IsEmpty()));
 }
 

@@ -13,7 +13,7 @@ TEST_P(Scalings, EveryLayout) {
   const Words layouts[] = {{"--strategy=ddp", "--ranks=2"},
                            {"--accumulation=2", "--recompute=full"},
                            {"--strategy=zero2", "--ranks=2", "--accumulation=2"},
-                           {"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.max_reuse_distance=0"},
+                           {"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.max-reuse-distance=0"},
                            {"--strategy=tp-sp=2", "--ranks=2"},
                            {"--strategy=pipeline=2", "--ranks=2", "--accumulation=2"},
                            {"--strategy=tp-sp=2+pipeline=2", "--ranks=4", "--accumulation=4"}};
@@ -25,7 +25,7 @@ const std::string wide =
 INSTANTIATE_TEST_SUITE_P(Scales, Scalings,
                          testing::Values(Column{"delayed",
                                                 {"llama-untied", wide},
-                                                {"--precision=fp8", "--fp8.scaling=delayed", "--fp8.amax_history_len=2"}},
+                                                {"--precision=fp8", "--fp8.scaling=delayed", "--fp8.amax-history-len=2"}},
                                          Column{"row", {"qwen3-tied", wide}, {"--precision=fp8", "--fp8.scaling=row"}},
                                          Column{"block", {"llama-untied", wide}, {"--precision=fp8", "--fp8.scaling=block"}}),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -79,12 +79,12 @@ std::set<std::string> of_parameters(const RankPrograms& programs) {
 }
 
 const std::vector<Words> strategies{{"--strategy=ddp", "--ddp.bucket-size=4Ki"},
-                                    {"--strategy=zero2", "--zero2.reduce_bucket_size=2000"},
+                                    {"--strategy=zero2", "--zero2.reduce-bucket-size=2000"},
                                     {"--strategy=zero2", "--zero2.stage=1"},
-                                    {"--strategy=zero3-offload", "--zero3-offload.param_persistence_threshold=100",
-                                     "--zero3-offload.prefetch_bucket_size=2000", "--zero3-offload.max_reuse_distance=0"},
-                                    {"--strategy=zero3-offload", "--zero3-offload.param_persistence_threshold=100",
-                                     "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu"}};
+                                    {"--strategy=zero3-offload", "--zero3-offload.param-persistence-threshold=100",
+                                     "--zero3-offload.prefetch-bucket-size=2000", "--zero3-offload.max-reuse-distance=0"},
+                                    {"--strategy=zero3-offload", "--zero3-offload.param-persistence-threshold=100",
+                                     "--zero3-offload.offload-param.device=cpu", "--zero3-offload.offload-optimizer.device=cpu"}};
 
 TEST(SharedAxes, WholeParametersAreSummedOverThemToo) {
   const Sharing sharing(false);
@@ -119,9 +119,9 @@ TEST(SharedAxes, BesideFp8RecomputationAndOtherOptimizers) {
   for (const bool divides : {false, true}) {
     const Sharing sharing(divides);
     for (const Words& words : {Words{"--strategy=zero3-offload", "--precision=fp8", "--fp8.gathers=true"},
-                               {"--strategy=zero3-offload", "--recompute=full", "--zero3-offload.max_live_parameters=1000"},
+                               {"--strategy=zero3-offload", "--recompute=full", "--zero3-offload.max-live-parameters=1000"},
                                {"--strategy=zero2", "--optimizer=muon"},
-                               {"--strategy=zero2", "--zero2.communication_data_type=bf16", "--precision=bf16"},
+                               {"--strategy=zero2", "--zero2.communication-data-type=bf16", "--precision=bf16"},
                                {"--strategy=zero3-offload", "--freeze=*mlp*"}}) {
       const auto programs = with_shared(qwen, sharing, {2}, 2, words);
       EXPECT_THAT(wrong_in_run(*programs, 6), IsEmpty()) << words[0] << words[1];

@@ -17,7 +17,7 @@ TEST_P(CompositionParity, LossesAreThoseOfOneRank) {
   std::vector<std::vector<std::string>> layouts{
       {"--strategy=tp-sp=2+pipeline=2+zero3-offload", "--ranks=8", "--recompute=full", "--accumulation=2"},
       {"--strategy=pipeline=2+ddp", "--ranks=4", "--accumulation=2"},
-      {"--strategy=zero3-offload=2+ddp=2", "--ranks=4", "--accumulation=1", "--zero3-offload.offload_optimizer.device=cpu"},
+      {"--strategy=zero3-offload=2+ddp=2", "--ranks=4", "--accumulation=1", "--zero3-offload.offload-optimizer.device=cpu"},
       {"--strategy=zero2=2+ddp=2", "--ranks=4", "--accumulation=1"},
       {"--strategy=tp-sp=2+zero2", "--ranks=4", "--recompute=full", "--accumulation=1"}};
   // Micro-batches of two sequences that take turns; 8-bit products take them together.

@@ -25,7 +25,7 @@ TEST_P(Fp8ScalingParity, LayoutsGiveTheLossesOfOneRank) {
 }
 
 const std::vector<std::string> zero2{"--strategy=zero2", "--ranks=2", "--accumulation=2"},
-    zero3{"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.max_reuse_distance=0"},
+    zero3{"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.max-reuse-distance=0"},
     composed{"--strategy=tp-sp=2+pipeline=2", "--ranks=4", "--accumulation=4"};
 
 ChangedModel model(const char* name, const char* golden, const char* scaling) {

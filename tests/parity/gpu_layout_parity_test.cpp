@@ -39,7 +39,7 @@ std::vector<GpuLayout> gpu_layouts() {
        "zero3-offload",
        1,
        false,
-       {"--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu"}});
+       {"--zero3-offload.offload-param.device=cpu", "--zero3-offload.offload-optimizer.device=cpu"}});
   add({"tp_sp", "tp-sp=", 1, false});
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
     const std::string name = schedule == "zero-bubble" ? "zero_bubble" : schedule;

@@ -51,21 +51,21 @@ struct LayoutChoice {
 std::vector<LayoutChoice> layouts(const std::string& precision) {
   return {
       {4, 2, {"--strategy=ddp", "--ddp.bucket-size=20Ki"}},
-      {3, 1, {"--strategy=zero2", "--zero2.reduce_bucket_size=4000", "--zero2.allgather_bucket_size=4000"}},
+      {3, 1, {"--strategy=zero2", "--zero2.reduce-bucket-size=4000", "--zero2.allgather-bucket-size=4000"}},
       {4,
        2,
-       {"--strategy=zero3-offload", "--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.prefetch_bucket_size=4000",
-        "--zero3-offload.param_persistence_threshold=100", "--zero3-offload.max_reuse_distance=0"}},
+       {"--strategy=zero3-offload", "--zero3-offload.reduce-bucket-size=4000", "--zero3-offload.prefetch-bucket-size=4000",
+        "--zero3-offload.param-persistence-threshold=100", "--zero3-offload.max-reuse-distance=0"}},
       {2,
        2,
-       {"--strategy=zero3-offload", "--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.reduce_each_micro_batch=false",
-        std::string("--zero3-offload.communication_data_type=") + (precision == "fp32" ? "fp32" : "bf16")}},
+       {"--strategy=zero3-offload", "--zero3-offload.reduce-bucket-size=4000", "--zero3-offload.reduce-each-micro-batch=false",
+        std::string("--zero3-offload.communication-data-type=") + (precision == "fp32" ? "fp32" : "bf16")}},
       {2,
        2,
-       {"--strategy=zero3-offload", "--zero3-offload.max_reuse_distance=0", "--zero3-offload.prefetch_bucket_size=4000",
-        "--zero3-offload.param_persistence_threshold=100", "--zero3-offload.offload_param.device=cpu",
-        "--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.sub_group_size=3000",
-        "--zero3-offload.offload_optimizer.update=cpu"}}};
+       {"--strategy=zero3-offload", "--zero3-offload.max-reuse-distance=0", "--zero3-offload.prefetch-bucket-size=4000",
+        "--zero3-offload.param-persistence-threshold=100", "--zero3-offload.offload-param.device=cpu",
+        "--zero3-offload.offload-optimizer.device=cpu", "--zero3-offload.sub-group-size=3000",
+        "--zero3-offload.offload-optimizer.update=cpu"}}};
 }
 
 /// The columns of a finished run that must not depend on its layout.

@@ -27,7 +27,7 @@ constexpr double of_linears = layers * (32 * 32 * 2 + 16 * 32 * 2 + 3 * 56 * 32)
 using PluginOptions = std::map<std::string, std::map<std::string, std::string>>;
 
 /// Every weight is gathered for forward and again for backward.
-const std::map<std::string, std::string> gather_always{{"param_persistence_threshold", "0"}, {"max_reuse_distance", "0"}};
+const std::map<std::string, std::string> gather_always{{"param-persistence-threshold", "0"}, {"max-reuse-distance", "0"}};
 
 class Fp8Gathers : public testing::Test {
  protected:
@@ -154,7 +154,7 @@ TEST_F(Fp8Gathers, WhatCannotBeIsRefused) {
     }
     return "no error";
   };
-  EXPECT_THAT(message({{"zero3-offload", {{"offload_param.device", "cpu"}, {"param_persistence_threshold", "0"}}}}),
+  EXPECT_THAT(message({{"zero3-offload", {{"offload-param.device", "cpu"}, {"param-persistence-threshold", "0"}}}}),
               testing::AllOf(testing::HasSubstr("--fp8.gathers"), testing::HasSubstr("host's memory")));
   for (const char* scaling : {"row", "block"})
     EXPECT_THAT(message({{"fp8", {{"scaling", scaling}}}}), testing::HasSubstr(std::string("--fp8.scaling ") + scaling));
@@ -190,10 +190,10 @@ Curves train(const std::vector<std::string>& more, bool gathers, const std::stri
 /// Layouts in which weights, activations, or both are gathered.
 TEST_F(Fp8Gathers, LossesAreEqualToTheBit) {
   const TemporaryFolder folder;
-  const std::string zero3 = "--strategy=zero3-offload", always = "--zero3-offload.max_reuse_distance=0",
-                    all = "--zero3-offload.param_persistence_threshold=0";
+  const std::string zero3 = "--strategy=zero3-offload", always = "--zero3-offload.max-reuse-distance=0",
+                    all = "--zero3-offload.param-persistence-threshold=0";
   const std::vector<std::vector<std::string>> layouts{
-      {"--ranks=2", "--accumulation=2", zero3, always, all, "--zero3-offload.prefetch_bucket_size=2000"},
+      {"--ranks=2", "--accumulation=2", zero3, always, all, "--zero3-offload.prefetch-bucket-size=2000"},
       {"--ranks=4", "--strategy=zero2"},
       {"--ranks=2", "--strategy=tp-sp=2", "--accumulation=2"},
       {"--ranks=2", "--strategy=tp-sp=2", "--tp-sp.gather-again=true", "--recompute=full"},

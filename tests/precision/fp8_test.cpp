@@ -148,7 +148,7 @@ TEST_F(Fp8, EachCopyHasTheScalesOfItsOwnDirection) {
 /// One history for each quantized tensor, which all micro-batches and ranks have a part in.
 TEST_F(Fp8, DelayedScalesComeFromHistories) {
   constexpr int micro_batches = 3, ranks = 2, linears = layers * linears_per_layer;
-  const Program program = step({{"scaling", "delayed"}, {"amax_history_len", "16"}}, micro_batches, ranks);
+  const Program program = step({{"scaling", "delayed"}, {"amax-history-len", "16"}}, micro_batches, ranks);
   auto count = ops(program);
   EXPECT_EQ(count["amax"] + count["rms_norm_amax"] + count["swiglu_amax"] + count["swiglu_grad_amax"], 0);
   EXPECT_EQ(count["rank_values"], 1);
@@ -229,7 +229,7 @@ TEST_F(Fp8, ChoicesThatLeaveNothingAreErrors) {
   EXPECT_THAT(message({{"except", "*.gate"}}), HasSubstr("--fp8.except"));
   EXPECT_THAT(message({{"bf16-first", "-1"}}), HasSubstr("at least 0"));
   EXPECT_THAT(message({{"scaling", "block"}, {"fast-accumulation", "all"}}), HasSubstr("no shorter sums"));
-  EXPECT_THAT(message({{"amax_history_len", "0"}}), HasSubstr("--fp8.amax_history_len"));
+  EXPECT_THAT(message({{"amax-history-len", "0"}}), HasSubstr("--fp8.amax-history-len"));
 }
 
 TEST_F(Fp8, EvaluationUsesTheSameProducts) {
@@ -258,7 +258,7 @@ TEST_F(Fp8, DelayedScalesGoOnFromACheckpoint) {
   TemporaryFolder folder;
   const auto train = [&](const std::string& saved, int steps, const std::string& scaling, const std::vector<std::string>& more) {
     std::vector<std::string> options{
-        "--model=" + two_layers, "--precision=fp8",  "--fp8.scaling=" + scaling,         "--fp8.amax_history_len=5",
+        "--model=" + two_layers, "--precision=fp8",  "--fp8.scaling=" + scaling,         "--fp8.amax-history-len=5",
         "--sequence=16",         "--global-batch=4", "--steps=" + std::to_string(steps), "--checkpoint=" + (folder / saved)};
     options.insert(options.end(), more.begin(), more.end());
     return test::train_from_scratch(folder / "run.h5", options).column("loss");

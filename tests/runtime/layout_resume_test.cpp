@@ -26,11 +26,11 @@ const Layout layouts[] = {
     {"zero2_2", {"--ranks=2", "--strategy=zero2"}},
     {"tp_sp_2", {"--ranks=2", "--strategy=tp-sp=2"}},
     {"pipeline_2", {"--ranks=2", "--strategy=pipeline=2", "--accumulation=2"}},
-    {"zero3_4", {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.max_reuse_distance=0"}},
+    {"zero3_4", {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.max-reuse-distance=0"}},
     {"hybrid_4", {"--ranks=4", "--strategy=zero3-offload=2+ddp=2"}},
     {"offloaded_4",
-     {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.param_persistence_threshold=100",
-      "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu"}},
+     {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.param-persistence-threshold=100",
+      "--zero3-offload.offload-param.device=cpu", "--zero3-offload.offload-optimizer.device=cpu"}},
 };
 
 struct Choice {

@@ -36,7 +36,7 @@ class ValuesOf : public ::testing::TestWithParam<Division> {
     config.model = "qwen3-tiny";
     config.strategies = parse_strategies(GetParam().strategy);
     if (GetParam().strategy == std::string("zero3-offload"))
-      config.plugin_options["zero3-offload"]["param_persistence_threshold"] = "100";
+      config.plugin_options["zero3-offload"]["param-persistence-threshold"] = "100";
     config.precision = GetParam().precision;
     config.ranks = GetParam().ranks;
     config.device = "cpu";

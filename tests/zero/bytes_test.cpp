@@ -99,12 +99,12 @@ TEST_P(Bytes, Zero3MovesThreeTimesTheParametersPerMicroBatch) {
 
 TEST_P(Bytes, Stage3ReducesOncePerStepAndGathersOnceWhereItMay) {
   ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .ranks = ranks(), .accumulation = 3};
-  c.options["reduce_each_micro_batch"] = "false";
+  c.options["reduce-each-micro-batch"] = "false";
   const Program reduced_once = zero_step(c);
   const double p = 4 * elements(reduced_once) * share();
   EXPECT_DOUBLE_EQ(sent(reduced_once).gathered, 3 * 2 * p);
   EXPECT_DOUBLE_EQ(sent(reduced_once).reduced, p);
-  c.options["max_reuse_distance"] = "1e9";
+  c.options["max-reuse-distance"] = "1e9";
   const Program gathered_once = zero_step(c);
   EXPECT_DOUBLE_EQ(sent(gathered_once).gathered, p);
   EXPECT_DOUBLE_EQ(sent(gathered_once).reduced, p);
@@ -114,13 +114,13 @@ TEST_P(Bytes, GradientsTravelInTheDtypeOfTheOption) {
   for (const char* strategy : {"zero2", "zero3-offload"}) {
     for (const int accumulation : {1, 3}) {
       ZeroCase c{.strategy = strategy, .ranks = ranks(), .accumulation = accumulation, .dtypes = test::mixed_bf16};
-      c.options["communication_data_type"] = "bf16";
+      c.options["communication-data-type"] = "bf16";
       EXPECT_DOUBLE_EQ(sent(zero_step(c)).reduced, accumulation * 2 * elements(zero_step(c)) * share());
-      c.options["communication_data_type"] = "fp32";
+      c.options["communication-data-type"] = "fp32";
       EXPECT_DOUBLE_EQ(sent(zero_step(c)).reduced, accumulation * 4 * elements(zero_step(c)) * share());
     }
   }
-  ZeroCase whole{.options = {{"stage", "1"}, {"communication_data_type", "bf16"}}, .ranks = ranks(), .accumulation = 3};
+  ZeroCase whole{.options = {{"stage", "1"}, {"communication-data-type", "bf16"}}, .ranks = ranks(), .accumulation = 3};
   for (const DTypes& dtypes : {test::mixed_bf16, DTypes{}}) {  // made in bf16, or cast
     whole.dtypes = dtypes;
     EXPECT_DOUBLE_EQ(sent(zero_step(whole)).reduced, 2 * elements(zero_step(whole)) * share());
@@ -137,7 +137,7 @@ TEST_P(Bytes, AnUntiedTableAndHeadAreGatheredOnceEach) {
 
 TEST_P(Bytes, SmallParametersAreGatheredOncePerStep) {
   ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .ranks = ranks(), .accumulation = 2};
-  c.options["param_persistence_threshold"] = "17";  // the norms, of 16
+  c.options["param-persistence-threshold"] = "17";  // the norms, of 16
   const Program program = zero_step(c);
   double small = 0;
   for (const Parameter& p : program.parameters) {

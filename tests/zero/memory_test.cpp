@@ -44,7 +44,7 @@ TEST(Memory, OptimizerStatesFallAsOneOverN) {
 }
 
 TEST(Memory, Stage2KeepsGradientsInPartsAndStage1DoesNot) {
-  const ZeroCase stage2{.options = {{"reduce_bucket_size", "20000"}}, .ranks = 8, .accumulation = 2, .shape = shape};
+  const ZeroCase stage2{.options = {{"reduce-bucket-size", "20000"}}, .ranks = 8, .accumulation = 2, .shape = shape};
   ZeroCase stage1 = stage2;
   stage1.options["stage"] = "1";
   const double whole = parameter_bytes(stage2), two_buckets = 2 * 4.0 * 65536;  // the table is larger than a bucket
@@ -55,10 +55,10 @@ TEST(Memory, Stage2KeepsGradientsInPartsAndStage1DoesNot) {
 TEST(Memory, Stage3HoldsItsPartsAndTwoBucketsOfParameters) {
   for (const int ranks : {2, 4, 8}) {
     const ZeroCase c{.strategy = "zero3-offload",
-                     .options = {{"param_persistence_threshold", "0"},
-                                 {"max_reuse_distance", "0"},
-                                 {"prefetch_bucket_size", "40000"},
-                                 {"reduce_bucket_size", "40000"}},
+                     .options = {{"param-persistence-threshold", "0"},
+                                 {"max-reuse-distance", "0"},
+                                 {"prefetch-bucket-size", "40000"},
+                                 {"reduce-bucket-size", "40000"}},
                      .ranks = ranks,
                      .shape = shape};
     const double whole = parameter_bytes(c), table = 4.0 * 512 * 128, bucket = 4.0 * 40000;
@@ -80,7 +80,7 @@ double state_bytes(const Program& program, Role role, MemorySpace space) {
 
 TEST(Memory, OffloadedStatesLieOnTheHost) {
   ZeroCase c{.strategy = "zero3-offload",
-             .options = {{"param_persistence_threshold", "200"}, {"sub_group_size", "8192"}},
+             .options = {{"param-persistence-threshold", "200"}, {"sub-group-size", "8192"}},
              .ranks = 4,
              .shape = shape,
              .dtypes = test::mixed_bf16};
@@ -88,9 +88,9 @@ TEST(Memory, OffloadedStatesLieOnTheHost) {
   const double states = state_bytes(on_device, Role::optimizer_state, MemorySpace::device);
   EXPECT_EQ(state_bytes(on_device, Role::optimizer_state, MemorySpace::host), 0);
 
-  c.options["offload_optimizer.device"] = "cpu";
+  c.options["offload-optimizer.device"] = "cpu";
   for (const double ratio : {0.0, 0.5, 1.0}) {
-    c.options["offload_optimizer.ratio"] = std::to_string(ratio);
+    c.options["offload-optimizer.ratio"] = std::to_string(ratio);
     const Program program = zero_step(c);
     const double there = state_bytes(program, Role::optimizer_state, MemorySpace::host);
     EXPECT_EQ(there + state_bytes(program, Role::optimizer_state, MemorySpace::device), states);
@@ -101,7 +101,7 @@ TEST(Memory, OffloadedStatesLieOnTheHost) {
   const double group = 12.0 * 512 * 128 / 4;
   EXPECT_LE(planned_roles(c)["optimizer_state"], 3 * group);
 
-  c.options["offload_param.device"] = "cpu";
+  c.options["offload-param.device"] = "cpu";
   const Program program = zero_step(c);
   double small = 0;
   for (const Parameter& p : program.parameters) {

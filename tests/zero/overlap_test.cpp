@@ -34,8 +34,8 @@ ZeroCase large(const std::string& strategy) {
              .dtypes = test::mixed_bf16,
              .micro_batch = 4,
              .sequence = 4096};
-  if (strategy != "ddp") c.options = {{"reduce_bucket_size", "1e6"}, {"communication_data_type", "bf16"}};
-  if (strategy == "zero3-offload") c.options.insert({{"prefetch_bucket_size", "1e6"}});
+  if (strategy != "ddp") c.options = {{"reduce-bucket-size", "1e6"}, {"communication-data-type", "bf16"}};
+  if (strategy == "zero3-offload") c.options.insert({{"prefetch-bucket-size", "1e6"}});
   return c;
 }
 
@@ -142,10 +142,10 @@ TEST(Gathers, LargeOnesBeginAsLongBeforeUseAsTheyTake) {
   const double travel = travel_of_head(zero_step(c));
   EXPECT_GT(lead_of_head(zero_step(c)), travel);
   EXPECT_LT(lead_of_head(zero_step(c)), 8 * travel);
-  c.options["overlap_comm"] = "false";
+  c.options["overlap-comm"] = "false";
   EXPECT_EQ(lead_of_head(zero_step(c)), 0);
-  c.options["overlap_comm"] = "true";
-  c.options["max_live_parameters"] = "68e6";  // there is room for the head alone
+  c.options["overlap-comm"] = "true";
+  c.options["max-live-parameters"] = "68e6";  // there is room for the head alone
   EXPECT_LT(lead_of_head(zero_step(c)), travel);
 }
 

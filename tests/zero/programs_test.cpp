@@ -23,10 +23,10 @@ using test::zero_step;
 using test::ZeroCase;
 
 TEST(Golden, Zero2) {
-  expect_golden("zero2", to_text(planned(zero_step({.options = {{"reduce_bucket_size", "600"}}, .dtypes = test::mixed_bf16}))));
+  expect_golden("zero2", to_text(planned(zero_step({.options = {{"reduce-bucket-size", "600"}}, .dtypes = test::mixed_bf16}))));
 }
 TEST(Golden, Zero2Frozen) {
-  expect_golden("zero2_frozen", to_text(planned(zero_step({.options = {{"reduce_bucket_size", "600"}},
+  expect_golden("zero2_frozen", to_text(planned(zero_step({.options = {{"reduce-bucket-size", "600"}},
                                                            .dtypes = test::mixed_bf16,
                                                            .freeze = {.frozen = {"embed.weight", "layers.0.*"}, .trained = {}}}))));
 }
@@ -43,7 +43,7 @@ TEST(Golden, Zero3) {
 }
 
 TEST(Golden, Hybrid) {
-  expect_golden("hybrid", to_text(planned(zero_step({.options = {{"reduce_bucket_size", "600"}},
+  expect_golden("hybrid", to_text(planned(zero_step({.options = {{"reduce-bucket-size", "600"}},
                                                      .ranks = 4,
                                                      .accumulation = 2,
                                                      .replicas = 2,
@@ -57,21 +57,21 @@ TEST(Golden, Zero3InBf16) {
              .accumulation = 2,
              .shape = {.layers = 1, .tied = false},
              .dtypes = test::mixed_bf16};
-  c.options["communication_data_type"] = "bf16";
+  c.options["communication-data-type"] = "bf16";
   expect_golden("zero3_bf16_gradients_travel", to_text(planned(zero_step(c))));
-  c.options["reduce_each_micro_batch"] = "false";
-  c.options["max_reuse_distance"] = "1e9";
+  c.options["reduce-each-micro-batch"] = "false";
+  c.options["max-reuse-distance"] = "1e9";
   expect_golden("zero3_reduced_once", to_text(planned(zero_step(c))));
 }
 
 TEST(Golden, Zero3Offload) {
   ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .shape = {.layers = 1}, .dtypes = test::mixed_bf16};
-  c.options.insert({{"offload_param.device", "cpu"}, {"offload_optimizer.device", "cpu"}, {"sub_group_size", "600"}});
+  c.options.insert({{"offload-param.device", "cpu"}, {"offload-optimizer.device", "cpu"}, {"sub-group-size", "600"}});
   expect_golden("zero3_offload", to_text(planned(zero_step(c))));
 }
 TEST(Golden, Zero3OffloadUpdatedOnTheHost) {
   ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .shape = {.layers = 1}, .dtypes = test::mixed_bf16};
-  c.options.insert({{"offload_optimizer.device", "cpu"}, {"offload_optimizer.update", "cpu"}});
+  c.options.insert({{"offload-optimizer.device", "cpu"}, {"offload-optimizer.update", "cpu"}});
   expect_golden("zero3_offload_updated_on_the_host", to_text(planned(zero_step(c))));
 }
 
@@ -86,7 +86,7 @@ TEST(Zero, LinearsOfGatheredWeightsArePacked) {
     for (const char* op : {"packed_linear", "packed_linear_input_grad", "packed_linear_weight_grad"})
       EXPECT_EQ(ops[op], 2 * c.accumulation) << op << " in " << strategy;
     // Gathered in small buckets: whatever is packed then, the program is legal, which compile_step() checks.
-    c.options = {{"reduce_bucket_size", "600"}};
+    c.options = {{"reduce-bucket-size", "600"}};
     zero_step(c);
     c.ranks = 3;  // parts have padding, which leaves gaps
     ops.clear();
@@ -106,9 +106,9 @@ std::vector<ZeroCase> cases() {
           for (const char* stage : {"1", "2"}) {
             for (const char* bucket : {"1", "600", "5e7"}) {
               all.push_back({.options = {{"stage", stage},
-                                         {"reduce_bucket_size", bucket},
-                                         {"allgather_bucket_size", bucket},
-                                         {"overlap_comm", overlap}},
+                                         {"reduce-bucket-size", bucket},
+                                         {"allgather-bucket-size", bucket},
+                                         {"overlap-comm", overlap}},
                              .ranks = ranks,
                              .accumulation = accumulation,
                              .shape = shape});
@@ -118,12 +118,12 @@ std::vector<ZeroCase> cases() {
             for (const char* live : {"0", "1000", "1e9"}) {
               for (const char* distance : {"0", "500", "1e9"}) {
                 all.push_back({.strategy = "zero3-offload",
-                               .options = {{"param_persistence_threshold", "20"},
-                                           {"max_live_parameters", live},
-                                           {"max_reuse_distance", distance},
-                                           {"prefetch_bucket_size", bucket},
-                                           {"reduce_bucket_size", bucket},
-                                           {"overlap_comm", overlap}},
+                               .options = {{"param-persistence-threshold", "20"},
+                                           {"max-live-parameters", live},
+                                           {"max-reuse-distance", distance},
+                                           {"prefetch-bucket-size", bucket},
+                                           {"reduce-bucket-size", bucket},
+                                           {"overlap-comm", overlap}},
                                .ranks = ranks,
                                .accumulation = accumulation,
                                .shape = shape});
@@ -141,7 +141,7 @@ std::vector<ZeroCase> cases() {
           ZeroCase c{
               .strategy = "zero3-offload", .options = gather_always, .ranks = 3, .accumulation = 3, .shape = {.tied = tied}};
           if (mixed) c.dtypes = test::mixed_bf16;
-          c.options.insert({{"reduce_each_micro_batch", each}, {"communication_data_type", reduce_dtype}});
+          c.options.insert({{"reduce-each-micro-batch", each}, {"communication-data-type", reduce_dtype}});
           all.push_back(std::move(c));
         }
       }
@@ -154,12 +154,12 @@ std::vector<ZeroCase> cases() {
           for (const bool mixed : {false, true}) {
             ZeroCase c{.strategy = strategy, .ranks = 3, .accumulation = 2};
             if (mixed) c.dtypes = test::mixed_bf16;
-            c.options = {{"offload_optimizer.device", "cpu"},
-                         {"offload_optimizer.ratio", ratio},
-                         {"offload_optimizer.update", update},
-                         {"sub_group_size", group}};
+            c.options = {{"offload-optimizer.device", "cpu"},
+                         {"offload-optimizer.ratio", ratio},
+                         {"offload-optimizer.update", update},
+                         {"sub-group-size", group}};
             if (c.strategy == "zero3-offload")
-              c.options.insert({{"offload_param.device", "cpu"}, {"param_persistence_threshold", "20"}});
+              c.options.insert({{"offload-param.device", "cpu"}, {"param-persistence-threshold", "20"}});
             all.push_back(std::move(c));
           }
         }
@@ -184,12 +184,12 @@ TEST(Programs, AreLegalAndRanksDoNotBlockEachOtherUnderEveryOption) {
 /// Collectives, copies in both directions, memory kept and memory made for later: all on addresses that the plan reuses.
 TEST(Programs, ReusedMemoryIsWaitedFor) {
   const std::map<std::string, std::string> offloaded{
-      {"param_persistence_threshold", "0"}, {"max_reuse_distance", "0"}, {"prefetch_bucket_size", "600"},
-      {"reduce_bucket_size", "600"},        {"sub_group_size", "600"},   {"offload_param.device", "cpu"},
-      {"offload_optimizer.device", "cpu"}};
+      {"param-persistence-threshold", "0"}, {"max-reuse-distance", "0"}, {"prefetch-bucket-size", "600"},
+      {"reduce-bucket-size", "600"},        {"sub-group-size", "600"},   {"offload-param.device", "cpu"},
+      {"offload-optimizer.device", "cpu"}};
   std::map<std::string, std::string> updated_on_host = offloaded;
-  updated_on_host["offload_optimizer.update"] = "cpu";
-  const ZeroCase all[] = {{.options = {{"reduce_bucket_size", "600"}, {"allgather_bucket_size", "600"}}, .accumulation = 2},
+  updated_on_host["offload-optimizer.update"] = "cpu";
+  const ZeroCase all[] = {{.options = {{"reduce-bucket-size", "600"}, {"allgather-bucket-size", "600"}}, .accumulation = 2},
                           {.options = {{"stage", "1"}}, .accumulation = 3},
                           {.strategy = "zero3-offload", .options = gather_always, .ranks = 3, .accumulation = 2},
                           {.strategy = "zero3-offload", .options = offloaded, .accumulation = 2, .dtypes = test::mixed_bf16},
@@ -232,13 +232,13 @@ std::int64_t most_live(const Program& program) {
 
 TEST(Programs, NoMoreParametersAreWholeThanAllowed) {
   ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .accumulation = 2, .shape = {.layers = 6, .tied = false}};
-  c.options["max_reuse_distance"] = "1e9";
+  c.options["max-reuse-distance"] = "1e9";
   const std::int64_t everything = most_live(zero_step(c));
-  c.options["max_live_parameters"] = "2000";
+  c.options["max-live-parameters"] = "2000";
   EXPECT_LE(most_live(zero_step(c)), 2000);
   EXPECT_GT(everything, 4000) << "with room for it, all parameters stay";
-  c.options["max_reuse_distance"] = "0";
-  c.options["max_live_parameters"] = "1e9";
+  c.options["max-reuse-distance"] = "0";
+  c.options["max-live-parameters"] = "1e9";
   EXPECT_LE(most_live(zero_step(c)), 3 * 600) << "a bucket in use, the one that is gathered meanwhile, and what both have begun";
 }
 
@@ -266,7 +266,7 @@ TEST(Programs, GathersRunAheadOfUse) {
 TEST(Programs, ComputeNeverWaitsForAReductionOfTheBucketThatIsStillOnItsWay) {
   for (const char* strategy : {"zero2", "zero3-offload"}) {
     ZeroCase c{.strategy = strategy, .accumulation = 2, .shape = {.layers = 6, .tied = false}};
-    c.options = {{"reduce_bucket_size", "600"}};
+    c.options = {{"reduce-bucket-size", "600"}};
     if (c.strategy == "zero3-offload") c.options = gather_always;
     const Program program = planned(zero_step(c));
     InstructionId newest = -1;  // reduce_scatter
@@ -287,14 +287,14 @@ TEST(Programs, ComputeNeverWaitsForAReductionOfTheBucketThatIsStillOnItsWay) {
 
 // Gradients that travel in bf16 are summands of 16 bits; their sum over micro-batches is not.
 TEST(Gradients, OfSeveralMicroBatchesAreAddedInF32) {
-  const ZeroCase all[] = {{.options = {{"reduce_bucket_size", "600"}}},
+  const ZeroCase all[] = {{.options = {{"reduce-bucket-size", "600"}}},
                           {.options = {{"stage", "1"}}},
                           {.strategy = "zero3-offload", .options = gather_always},
                           {.strategy = "zero3-offload", .options = gather_always, .shape = {.layers = 1, .tied = false}}};
   for (ZeroCase c : all) {
     c.accumulation = 3;
     c.dtypes = test::mixed_bf16;
-    c.options["communication_data_type"] = "bf16";
+    c.options["communication-data-type"] = "bf16";
     const Program step = zero_step(c);
     std::map<TensorId, std::set<std::int16_t>> summed;  // by tensor: the micro-batches that are added up in it
     int sums = 0;

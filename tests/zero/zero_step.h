@@ -31,10 +31,10 @@ struct ZeroCase {
 };
 
 /// Nothing is kept whole beyond its use: every parameter is gathered for forward and again for backward.
-inline const std::map<std::string, std::string> gather_always{{"param_persistence_threshold", "0"},
-                                                              {"max_reuse_distance", "0"},
-                                                              {"prefetch_bucket_size", "600"},
-                                                              {"reduce_bucket_size", "600"}};
+inline const std::map<std::string, std::string> gather_always{{"param-persistence-threshold", "0"},
+                                                              {"max-reuse-distance", "0"},
+                                                              {"prefetch-bucket-size", "600"},
+                                                              {"reduce-bucket-size", "600"}};
 
 inline Program zero_step(const ZeroCase& c) {
   static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});

@@ -29,7 +29,7 @@ enum class OptionRole : std::uint32_t {
 
 /// One row of a plugin's table. All strings are literals of the plugin and never null.
 struct OptionSpec {
-  const char* name;  ///< lower case, words joined by '-' or, where the field's name has one, '_'
+  const char* name;  ///< lower case, words joined by '-', tables by '.': "offload-optimizer.device"; `consist check` refuses '_'
   OptionKind kind;
   const char* fallback;  ///< the default, as text; must itself be legal. Empty for a number: without a value, Options::has() is false
   const char* help;      ///< one line, with the unit

@@ -62,7 +62,7 @@ class Fp8 final : public Precision {
       : dtypes_(bf16::dtypes(options)),
         scaling_(options.text("scaling")),
         gradients_(gradient_format(options)),
-        history_(options.integer("amax_history_len")),
+        history_(options.integer("amax-history-len")),
         gathers_(options.flag("gathers")),
         fast_(options.text("fast-accumulation")),
         linears_(options.text("linears")),
@@ -72,7 +72,7 @@ class Fp8 final : public Precision {
     if (first_ < 0 || last_ < 0) throw UsageError("--fp8.bf16-first and --fp8.bf16-last are numbers of layers, at least 0");
     constexpr std::int64_t longest = 65536;
     if (history_ < 1 || history_ > longest)
-      throw UsageError("--fp8.amax_history_len is a number of steps from 1 to " + std::to_string(longest));
+      throw UsageError("--fp8.amax-history-len is a number of steps from 1 to " + std::to_string(longest));
     if (gathers_ && scaling_ != "tensor") {
       throw UsageError("--fp8.gathers is for one scale per tensor, made from all ranks' parts of it; --fp8.scaling " + scaling_ +
                        " has others: leave one of the two out");
@@ -224,7 +224,7 @@ CONSIST_PLUGIN_OPTIONS(
      "what shares a scale: a tensor (from itself, or delayed: from the steps before), a row, or a block of 128; experts of a "
      "mixture stay bf16 with rows and blocks",
      "tensor|delayed|row|block"},
-    {"amax_history_len", consist::OptionKind::integer, "1024", "steps whose largest magnitudes decide a delayed scale", "",
+    {"amax-history-len", consist::OptionKind::integer, "1024", "steps whose largest magnitudes decide a delayed scale", "",
      "scaling=delayed"},
     {"gathers", consist::OptionKind::flag, "false",
      "what ranks gather for fp8 linears (ZeRO's weights, tp-sp's activations) travels as 8-bit values, with the same results", "",

@@ -20,9 +20,9 @@ namespace {
 
 /// Device memory is copied to and from by the GPU itself, which needs pinned memory on the host: there is no other kind here.
 void require_pinned(const Options& options, const char* strategy, const std::string& what) {
-  if (options.flag(what + ".pin_memory")) return;
+  if (options.flag(what + ".pin-memory")) return;
   throw UsageError("--" + std::string(strategy) + "." + what +
-                   ".pin_memory=false: memory of the host that the device copies from is always pinned");
+                   ".pin-memory=false: memory of the host that the device copies from is always pinned");
 }
 
 }  // namespace
@@ -33,19 +33,19 @@ bool offloads(const Options& options, const char* strategy, const std::string& w
 }
 
 void read_shared(const Options& options, Settings& settings) {
-  settings.overlap = options.flag("overlap_comm");
-  settings.contiguous_gradients = options.flag("contiguous_gradients");
-  settings.reduce_bucket = elements(options, settings.strategy, "reduce_bucket_size", 0);
-  const std::string reduce_dtype = options.text("communication_data_type");
+  settings.overlap = options.flag("overlap-comm");
+  settings.contiguous_gradients = options.flag("contiguous-gradients");
+  settings.reduce_bucket = elements(options, settings.strategy, "reduce-bucket-size", 0);
+  const std::string reduce_dtype = options.text("communication-data-type");
   if (reduce_dtype != "auto") settings.reduce_dtype = reduce_dtype == "bf16" ? DType::bf16 : DType::f32;
-  settings.sub_group = elements(options, settings.strategy, "sub_group_size", 0);
-  settings.offload_optimizer = offloads(options, settings.strategy, "offload_optimizer");
-  settings.offload_ratio = options.real("offload_optimizer.ratio");
+  settings.sub_group = elements(options, settings.strategy, "sub-group-size", 0);
+  settings.offload_optimizer = offloads(options, settings.strategy, "offload-optimizer");
+  settings.offload_ratio = options.real("offload-optimizer.ratio");
   if (settings.offload_ratio < 0 || settings.offload_ratio > 1)
-    throw UsageError("--" + std::string(settings.strategy) + ".offload_optimizer.ratio must lie between 0 and 1");
+    throw UsageError("--" + std::string(settings.strategy) + ".offload-optimizer.ratio must lie between 0 and 1");
   // The host's memory is what both ways wait for. Streaming moves masters and moments out and back, 24 bytes per element in all;
   // updating there reads and writes them as well, and the gradient's way to the host comes on top.
-  settings.update_on_host = options.text("offload_optimizer.update") == "cpu";
+  settings.update_on_host = options.text("offload-optimizer.update") == "cpu";
 }
 
 }  // namespace consist::zero

@@ -52,7 +52,7 @@ void schedule_along(Program& step, AxisSet axes, const std::string& bucket, cons
 void ZeroStrategy::partition(Program& forward, AxisSet axes) const {
   if (axes.empty() && settings_.offload_param) {
     throw UsageError("--" + std::string(settings_.strategy) +
-                     ".offload_param.device is cpu on one rank: parameters come from the host in front of gathers, and one rank "
+                     ".offload-param.device is cpu on one rank: parameters come from the host in front of gathers, and one rank "
                      "gathers nothing; leave it out and offload the optimizer's states alone, or give it more ranks");
   }
   zero::partition(forward, axes, settings_);

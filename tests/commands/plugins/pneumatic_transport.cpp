@@ -31,4 +31,6 @@ class PneumaticTransport final : public Transport {
 }  // namespace consist
 
 CONSIST_PLUGIN(transport, consist::Transport, consist::PneumaticTransport, "pneumatic", "0.1.0", "tubes, of a test");
-CONSIST_PLUGIN_OPTIONS({"blocked", consist::OptionKind::flag, "true", "the tubes"});
+CONSIST_PLUGIN_OPTIONS({"blocked", consist::OptionKind::flag, "true", "the tubes"},
+                       {"tube_width", consist::OptionKind::integer, "9",
+                        "millimetres, in the spelling that `consist check` refuses"});
