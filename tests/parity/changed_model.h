@@ -35,7 +35,7 @@ inline void PrintTo(const ChangedModel& model, std::ostream* out) {
 
 /// Results that must not depend on the layout of a run, by step.
 struct Curves {
-  std::vector<double> loss, grad_norm;
+  std::vector<double> loss, grad_norm, tokens;
   std::vector<double> aux_loss;       ///< of models that have one
   std::vector<std::int32_t> choices;  ///< that fell on each expert in the first step, of models that have any
   double evaluation = 0;              ///< loss after the last step
@@ -59,7 +59,7 @@ class ChangedModelRuns {
     options.insert(options.end(), configuration.begin(), configuration.end());
     add_fallbacks(options, {"--sequence=16", "--global-batch=4", "--evaluate-sequences=8"});
     const ArchiveReader reader = train_from_scratch(folder_ / "run.h5", options);
-    Curves curves{reader.column("loss"), reader.column("grad_norm"), {}, {}, evaluation_loss(reader)};
+    Curves curves{reader.column("loss"), reader.column("grad_norm"), reader.column("tokens"), {}, {}, evaluation_loss(reader)};
     if (std::ranges::count(reader.columns(), "aux_loss") != 0) curves.aux_loss = reader.column("aux_loss");
     if (const std::vector<ArchivedChoices> experts = reader.experts(); !experts.empty()) curves.choices = experts.front().choices;
     return curves;
@@ -89,6 +89,7 @@ class LayoutComparison {
     ASSERT_LT(expected_.loss.back(), expected_.loss.front()) << "nothing was learnt, so that equal losses would say little";
     const Curves found = runs_.train(layout);
     ASSERT_EQ(found.loss.size(), expected_.loss.size());
+    EXPECT_EQ(found.tokens, expected_.tokens);
     for (std::size_t step = 0; step < found.loss.size(); ++step) {
       const double loss = std::abs(found.loss[step] / expected_.loss[step] - 1);
       const double norm = std::abs(found.grad_norm[step] / expected_.grad_norm[step] - 1);

@@ -153,9 +153,7 @@ struct Layout {
 std::vector<Layout> layouts() {
   const char* const brief = std::getenv("CONSIST_CONFORMANCE_BRIEF");
   if (brief != nullptr && std::string_view(brief) == "1")
-    return {{untied_llama, "fp32", 2, 2}, {untied_llama, "fp32", 4, 1}, {tied_qwen, "bf16", 2, 2},
-            {tied_qwen, "bf16", 4, 1},    {untied_llama, "fp8", 2, 2},  {tied_qwen, "fp8", 4, 1},
-            {mixture, "fp32", 2, 1}};
+    return {{untied_llama, "fp32", 4, 1}, {tied_qwen, "bf16", 2, 2}, {mixture, "fp32", 2, 1}};
   std::vector<Layout> all;
   for (const std::string& model : {untied_llama, tied_qwen, mixture}) {
     for (const char* precision : {"fp32", "bf16", "fp8"}) {
