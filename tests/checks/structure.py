@@ -2,7 +2,7 @@
 """Checks of the source tree that no compiler makes. Usage: tests/checks/structure.py [--draw] [ROOT]
 
   rooms     no include of core/ or launch/ points from a room to a higher one (ROOMS and LAUNCH_ROOMS, lowest first), but for KNOWN_ARROWS
-  size      no folder of core/, plugins/, models/, datasets/ or launch/ has more than MOST_FILES sources
+  size      no folder of core/, plugins/, models/, datasets/, launch/ or tests/ has more than MOST_FILES sources
   parts     plugins/, models/ and datasets/ include public headers (consist/...), their own folder, and what FOLDERS_OF_SEVERAL names
   op names  nothing outside core/ops and the devices' kernels compares the name of an op: it asks for a trait (consist/op_traits.h)
   bodies    a file of kernels whose bodies depend on the architecture asks whether they are there (hopper_code.cuh) before it makes one
@@ -140,7 +140,7 @@ def check_launch_rooms(root):
 
 def check_size(root):
     count = {}
-    for path, _ in files_of(root, ["core", "plugins", "models", "datasets", "launch"]):
+    for path, _ in files_of(root, ["core", "plugins", "models", "datasets", "launch", "tests"]):
         count[os.path.dirname(path)] = count.get(os.path.dirname(path), 0) + 1
     for folder, files in sorted(count.items()):
         if files > MOST_FILES and folder not in LARGE_FOLDERS:

@@ -1,5 +1,5 @@
 // Every optimizer gives the losses of PyTorch (see tests/golden/make_optimizer_references.py), and in processes those of one
-// rank: in one layout each, since tests/interpreter/optimizers_test.cpp has them all.
+// rank: in one layout each, since tests/interpreter/layouts has them all.
 #include <gtest/gtest.h>
 
 #include <cmath>

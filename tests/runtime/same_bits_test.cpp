@@ -26,7 +26,7 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }
 
-/// Of rank 0.
+/// Notes the figures of steps.
 struct Figures final : TrainerEvents {
   void step_finished(const StepReport& report) override {
     losses.push_back(report.loss);

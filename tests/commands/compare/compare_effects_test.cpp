@@ -9,7 +9,7 @@
 
 #include "consist/error.h"
 #include "launch/compare/winner.h"
-#include "tests/commands/compare_outcomes.h"
+#include "tests/commands/compare/compare_outcomes.h"
 
 namespace consist::launch {
 namespace {

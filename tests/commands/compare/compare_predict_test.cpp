@@ -12,7 +12,7 @@
 #include "launch/compare/effects.h"
 #include "launch/compare/table.h"
 #include "tests/child_process.h"
-#include "tests/commands/compare_outcomes.h"
+#include "tests/commands/compare/compare_outcomes.h"
 #include "tests/temporary_folder.h"
 
 namespace consist::launch {

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "launch/compare/table.h"
-#include "tests/commands/compare_outcomes.h"
+#include "tests/commands/compare/compare_outcomes.h"
 
 namespace consist::launch {
 namespace {

@@ -1,7 +1,7 @@
 // --from an Accelerate YAML.
 #include <sys/stat.h>
 
-#include "tests/commands/trainer_file_case.h"
+#include "tests/commands/import/trainer_file_case.h"
 
 namespace consist {
 namespace {

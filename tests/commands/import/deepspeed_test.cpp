@@ -8,7 +8,7 @@
 #include "consist/error.h"
 #include "launch/import/deepspeed_keys.h"
 #include "tests/child_process.h"
-#include "tests/commands/deepspeed_case.h"
+#include "tests/commands/import/deepspeed_case.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {

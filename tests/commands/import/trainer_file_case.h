@@ -9,7 +9,7 @@
 
 #include "consist/schedule.h"
 #include "core/plan/parts.h"
-#include "tests/commands/foreign_file_case.h"
+#include "tests/commands/import/foreign_file_case.h"
 
 namespace consist::test {
 

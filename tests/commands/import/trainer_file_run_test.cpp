@@ -7,7 +7,7 @@
 #include "launch/import/megatron_keys.h"
 #include "launch/import/torchtitan_keys.h"
 #include "tests/child_process.h"
-#include "tests/commands/trainer_file_case.h"
+#include "tests/commands/import/trainer_file_case.h"
 
 namespace consist {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/commands/foreign_file_case.h"
+#include "tests/commands/import/foreign_file_case.h"
 
 namespace consist::test {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "tests/commands/trainer_file_case.h"
+#include "tests/commands/import/trainer_file_case.h"
 
 namespace consist {
 namespace {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <numbers>
 
-#include "tests/commands/trainer_file_case.h"
+#include "tests/commands/import/trainer_file_case.h"
 
 namespace consist {
 namespace {

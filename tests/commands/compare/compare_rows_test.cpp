@@ -8,7 +8,7 @@
 #include "core/archive/archive.h"
 #include "launch/compare/joined.h"
 #include "launch/compare/runs.h"
-#include "tests/commands/compare_outcomes.h"
+#include "tests/commands/compare/compare_outcomes.h"
 #include "tests/temporary_folder.h"
 
 namespace consist::launch {

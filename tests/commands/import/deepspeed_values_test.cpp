@@ -1,7 +1,7 @@
 // Values of a DeepSpeed JSON: DeepSpeed's defaults, its schedulers, its forms of writing, and numbers that are none.
 #include <sys/stat.h>
 
-#include "tests/commands/deepspeed_case.h"
+#include "tests/commands/import/deepspeed_case.h"
 
 namespace consist {
 namespace {
