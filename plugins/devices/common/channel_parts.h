@@ -1,4 +1,4 @@
-// split_channels and merge_channels: how their rows lie, on every device; and their makers, which are few enough to stand here.
+// split_channels and merge_channels: how their rows lie, on every device.
 #pragma once
 
 #include "plugins/devices/common/makers.h"

@@ -1,4 +1,4 @@
-// Helpers that the kernel folders of devices share: the list of ops, and how a maker picks its kernel's types.
+// Helpers that the kernel folders of devices share: how a kernel is registered for its op, and how its maker picks the types.
 #pragma once
 
 #include <cstddef>
@@ -10,109 +10,42 @@
 
 #include "consist/kernel.h"
 
-/// apply(op) for every op that all devices have kernels for; docs/ops.md states their tensors. A device declares
-/// make_<op>(const KernelRequest&, const KernelSettings&) for each, which returns null for dtypes that it does not know. One op a
-/// line, so that two changes seldom meet.
-// clang-format off
-#define CONSIST_KERNEL_OPS(apply) \
-  apply(embedding) \
-  apply(embedding_grad) \
-  apply(linear) \
-  apply(linear_input_grad) \
-  apply(linear_weight_grad) \
-  apply(linear_bias_grad) \
-  apply(packed_linear) \
-  apply(packed_linear_input_grad) \
-  apply(packed_linear_weight_grad) \
-  apply(amax) \
-  apply(quantize) \
-  apply(rank_values) \
-  apply(quantize_part) \
-  apply(transpose) \
-  apply(record_amaxes) \
-  apply(fp8_linear) \
-  apply(fp8_linear_input_grad) \
-  apply(fp8_linear_weight_grad) \
-  apply(rms_norm) \
-  apply(rms_norm_amax) \
-  apply(rms_norm_grad) \
-  apply(rope) \
-  apply(rope_grad) \
-  apply(attention) \
-  apply(attention_grad) \
-  apply(rows_at) \
-  apply(write_rows) \
-  apply(attention_part) \
-  apply(attention_part_grad) \
-  apply(swiglu) \
-  apply(swiglu_amax) \
-  apply(swiglu_grad) \
-  apply(swiglu_grad_amax) \
-  apply(moe_route) \
-  apply(moe_route_grad) \
-  apply(count_choices) \
-  apply(balance_loss) \
-  apply(balance_loss_grad) \
-  apply(moe_send) \
-  apply(moe_send_grad) \
-  apply(moe_return) \
-  apply(moe_return_grad) \
-  apply(moe_dispatch) \
-  apply(moe_dispatch_grad) \
-  apply(moe_combine) \
-  apply(moe_combine_grad) \
-  apply(grouped_linear) \
-  apply(grouped_linear_input_grad) \
-  apply(grouped_linear_weight_grad) \
-  apply(moe_swiglu) \
-  apply(moe_swiglu_grad) \
-  apply(lm_head_loss) \
-  apply(lm_head_loss_grad) \
-  apply(vocabulary_logits) \
-  apply(vocabulary_loss) \
-  apply(vocabulary_loss_grad) \
-  apply(masked_targets) \
-  apply(count_targets) \
-  apply(per_target) \
-  apply(repeat_heads) \
-  apply(repeat_heads_grad) \
-  apply(slice) \
-  apply(add) \
-  apply(cast) \
-  apply(copy) \
-  apply(sum_of_squares) \
-  apply(clip_coefficient) \
-  apply(hold_update) \
-  apply(adamw) \
-  apply(sgd) \
-  apply(lion) \
-  apply(muon_momentum) \
-  apply(orthogonalize) \
-  apply(muon)
-// clang-format on
-
-#define CONSIST_DECLARE_MAKER(op) Made make_##op(const KernelRequest& r, const KernelSettings& s);
-#define CONSIST_MAKER_ENTRY(op) {#op, make_##op},
+/// Registers a device's kernel for `op`: make(request, settings) makes it, or returns null for dtypes that it does not know;
+/// docs/ops.md states the tensors. Stands in the device's namespace (consist::cpu, consist::cuda). A second kernel for the same
+/// op and device is an error of the link: "multiple definition of registered_<op>".
+#define CONSIST_KERNEL(op, make)                                    \
+  extern const kernels::Registered<KernelSettings> registered_##op; \
+  const kernels::Registered<KernelSettings> registered_##op(#op, make)
 
 namespace consist::kernels {
 
 using Made = std::unique_ptr<Kernel>;
 
-/// A row of a device's table of ops.
+/// An op's kernel, one static object each (CONSIST_KERNEL). They are found by name, so that the order in which the files of a
+/// device are linked does not matter. Hidden symbols: each library has a list of its own.
 template <typename Settings>
-struct Maker {
-  std::string_view op;
-  Made (*make)(const KernelRequest&, const Settings&);
-};
+class Registered {
+ public:
+  using Make = Made (*)(const KernelRequest&, const Settings&);
 
-/// The kernel for a request, or null.
-template <typename Settings>
-Made make_from(std::span<const Maker<Settings>> table, const KernelRequest& request, const Settings& settings) {
-  for (const Maker<Settings>& maker : table) {
-    if (maker.op == request.op) return maker.make(request, settings);
+  Registered(std::string_view op, Make make) noexcept : op_(op), make_(make), next_(first_) { first_ = this; }
+  Registered(const Registered&) = delete;
+  Registered& operator=(const Registered&) = delete;
+
+  /// The kernel for a request, or null.
+  static Made make(const KernelRequest& request, const Settings& settings) {
+    for (const Registered* kernel = first_; kernel != nullptr; kernel = kernel->next_) {
+      if (kernel->op_ == request.op) return kernel->make_(request, settings);
+    }
+    return nullptr;
   }
-  return nullptr;
-}
+
+ private:
+  static inline const Registered* first_ = nullptr;  // set before any object is made: a constant
+  std::string_view op_;
+  Make make_;
+  const Registered* next_;
+};
 
 /// Input or output `index` of a launch, or an absent buffer.
 inline const Buffer& at(std::span<const Buffer> buffers, std::size_t index) {

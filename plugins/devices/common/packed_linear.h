@@ -20,6 +20,7 @@ inline Buffer joined(std::span<const Buffer> buffers, std::size_t first, std::si
 
 inline constexpr int rows = 0;     // of weights and biases
 inline constexpr int columns = 2;  // of activations
+inline constexpr std::string_view packed = "packed_";
 
 /// Each makes the inputs and the output of the one linear from those of the packed op.
 struct PackedForward {
@@ -57,12 +58,12 @@ class PackedLinear final : public Kernel {
   Made one_;
 };
 
-/// Null where `make`, a device's maker for `op`, makes none.
+/// Null where the device makes no kernel for the op without "packed_".
 template <typename Which, typename Settings>
-Made make_packed(const char* op, const KernelRequest& r, const Settings& s, Made (*make)(const KernelRequest&, const Settings&)) {
+Made make_packed(const KernelRequest& r, const Settings& s) {
   const std::array<Buffer, 3> inputs = Which::inputs(r.inputs);
   const Buffer output = Which::output(r.outputs);
-  Made one = make({op, inputs, {&output, 1}, r.attributes}, s);
+  Made one = Registered<Settings>::make({r.op.substr(packed.size()), inputs, {&output, 1}, r.attributes}, s);
   return one ? std::make_unique<PackedLinear<Which>>(std::move(one)) : nullptr;
 }
 

@@ -22,20 +22,21 @@ inline std::vector<std::size_t> amax_outputs(const KernelRequest& r) {
 
 class WithAmax final : public Kernel {
  public:
-  /// Null where `make` or `make_amax` makes none.
+  /// A kernel for op "<op>_amax". Null where the device makes none for op, or for amax.
   template <typename Settings>
-  static Made make(const KernelRequest& r, const Settings& s, Made (*make)(const KernelRequest&, const Settings&),
-                   Made (*make_amax)(const KernelRequest&, const Settings&)) {
+  static Made make(const KernelRequest& r, const Settings& s) {
+    using Kernels = Registered<Settings>;
     auto made = std::make_unique<WithAmax>();
     made->of_ = amax_outputs(r);
     made->own_ = r.outputs.size() - made->of_.size();
     KernelRequest own = r;
+    own.op = r.op.substr(0, r.op.rfind("_amax"));
     own.outputs = r.outputs.first(made->own_);
-    made->base_ = make(own, s);
+    made->base_ = Kernels::make(own, s);
     if (!made->base_) return nullptr;
     for (std::size_t j = 0; j < made->of_.size(); ++j) {
       made->amax_.push_back(
-          make_amax({"amax", r.outputs.subspan(made->of_[j], 1), r.outputs.subspan(made->own_ + j, 1), r.attributes}, s));
+          Kernels::make({"amax", r.outputs.subspan(made->of_[j], 1), r.outputs.subspan(made->own_ + j, 1), r.attributes}, s));
       if (!made->amax_.back()) return nullptr;
     }
     return made;

@@ -151,7 +151,9 @@ class CudaDevice final : public Device {
     check(cudaStreamSynchronize(copies_), "a copy from the GPU");
   }
 
-  std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) override { return cuda::make_kernel(request, settings_); }
+  std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) override {
+    return kernels::Registered<cuda::KernelSettings>::make(request, settings_);
+  }
 
   std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) override {
     matmuls_->save();  // all kernels are made: keep what the searches found, whatever becomes of the run

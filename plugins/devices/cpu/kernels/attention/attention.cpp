@@ -361,8 +361,6 @@ using AttentionPart = AttentionOf<T, float>;
 template <typename T>
 using AttentionPartGrad = AttentionGradOf<T, float>;
 
-}  // namespace
-
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {
   return by_dtype<Attention>(r.inputs[0].dtype, r, s);
 }
@@ -375,5 +373,12 @@ Made make_attention_part(const KernelRequest& r, const KernelSettings& s) {
 Made make_attention_part_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtype<AttentionPartGrad>(r.inputs[1].dtype, r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(attention, make_attention);
+CONSIST_KERNEL(attention_grad, make_attention_grad);
+CONSIST_KERNEL(attention_part, make_attention_part);
+CONSIST_KERNEL(attention_part_grad, make_attention_part_grad);
 
 }  // namespace consist::cpu

@@ -50,8 +50,6 @@ class Copy final : public Kernel {
   }
 };
 
-}  // namespace
-
 Made make_add(const KernelRequest& r, const KernelSettings&) {
   const auto types = kernels::added_dtypes(r);
   if (!types) return nullptr;
@@ -66,5 +64,11 @@ Made make_cast(const KernelRequest& r, const KernelSettings&) {
 Made make_copy(const KernelRequest&, const KernelSettings&) {
   return std::make_unique<Copy>();
 }
+
+}  // namespace
+
+CONSIST_KERNEL(add, make_add);
+CONSIST_KERNEL(cast, make_cast);
+CONSIST_KERNEL(copy, make_copy);
 
 }  // namespace consist::cpu

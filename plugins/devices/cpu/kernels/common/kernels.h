@@ -1,4 +1,4 @@
-// Makers of kernels, one per op, and what they share.
+// Names that the files of kernels share. Each registers its own (CONSIST_KERNEL).
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,6 @@ namespace consist::cpu {
 using kernels::at;
 using kernels::is_float;
 using kernels::Made;
-
-CONSIST_KERNEL_OPS(CONSIST_DECLARE_MAKER)
 
 template <template <typename> class K, typename... Arguments>
 Made by_dtype(DType type, Arguments&&... arguments) {

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "plugins/devices/cpu/kernels/common/kernels.h"
 #include "plugins/devices/cpu/kernels/common/parallel.h"
-#include "plugins/devices/cpu/kernels/dense/channel_parts.h"
 
 namespace consist::cpu {
 namespace {
@@ -29,13 +29,16 @@ class ChannelParts final : public Kernel {
   bool splits_;
 };
 
-}  // namespace
-
 Made make_split_channels(const KernelRequest& r, const KernelSettings& /*s*/) {
   return std::make_unique<ChannelParts>(r.inputs[0], r.outputs[0], true);
 }
 Made make_merge_channels(const KernelRequest& r, const KernelSettings& /*s*/) {
   return std::make_unique<ChannelParts>(r.outputs[0], r.inputs[0], false);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(split_channels, make_split_channels);
+CONSIST_KERNEL(merge_channels, make_merge_channels);
 
 }  // namespace consist::cpu

@@ -102,8 +102,6 @@ class LinearBiasGrad final : public Kernel {
   int threads_;
 };
 
-}  // namespace
-
 Made make_linear(const KernelRequest& r, const KernelSettings& s) {
   return known(r.inputs[0].dtype) && r.inputs[0].dtype == r.outputs[0].dtype ? std::make_unique<Linear>(r, s) : nullptr;
 }
@@ -118,14 +116,14 @@ Made make_linear_bias_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<LinearBiasGrad>(r.inputs[0].dtype, r.outputs[0].dtype, s);
 }
 
-Made make_packed_linear(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::make_packed<kernels::PackedForward>("linear", r, s, make_linear);
-}
-Made make_packed_linear_input_grad(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::make_packed<kernels::PackedInputGrad>("linear_input_grad", r, s, make_linear_input_grad);
-}
-Made make_packed_linear_weight_grad(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::make_packed<kernels::PackedWeightGrad>("linear_weight_grad", r, s, make_linear_weight_grad);
-}
+}  // namespace
+
+CONSIST_KERNEL(linear, make_linear);
+CONSIST_KERNEL(linear_input_grad, make_linear_input_grad);
+CONSIST_KERNEL(linear_weight_grad, make_linear_weight_grad);
+CONSIST_KERNEL(linear_bias_grad, make_linear_bias_grad);
+CONSIST_KERNEL(packed_linear, kernels::make_packed<kernels::PackedForward>);
+CONSIST_KERNEL(packed_linear_input_grad, kernels::make_packed<kernels::PackedInputGrad>);
+CONSIST_KERNEL(packed_linear_weight_grad, kernels::make_packed<kernels::PackedWeightGrad>);
 
 }  // namespace consist::cpu

@@ -42,13 +42,16 @@ class RepeatHeadsGrad final : public Kernel {
   kernels::HeadRepetition repetition_;
 };
 
-}  // namespace
-
 Made make_repeat_heads(const KernelRequest& r, const KernelSettings& /*s*/) {
   return std::make_unique<RepeatHeads>(r);
 }
 Made make_repeat_heads_grad(const KernelRequest& r, const KernelSettings& /*s*/) {
   return by_dtype<RepeatHeadsGrad>(r.outputs[0].dtype, r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(repeat_heads, make_repeat_heads);
+CONSIST_KERNEL(repeat_heads_grad, make_repeat_heads_grad);
 
 }  // namespace consist::cpu

@@ -23,10 +23,12 @@ class Slice final : public Kernel {
   kernels::SliceRuns runs_;
 };
 
-}  // namespace
-
 Made make_slice(const KernelRequest& r, const KernelSettings& /*s*/) {
   return std::make_unique<Slice>(r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(slice, make_slice);
 
 }  // namespace consist::cpu

@@ -36,13 +36,16 @@ class SwigluGrad final : public Kernel {
   }
 };
 
-}  // namespace
-
 Made make_swiglu(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Swiglu>(r.inputs[0].dtype);
 }
 Made make_swiglu_grad(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<SwigluGrad>(r.inputs[0].dtype);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(swiglu, make_swiglu);
+CONSIST_KERNEL(swiglu_grad, make_swiglu_grad);
 
 }  // namespace consist::cpu

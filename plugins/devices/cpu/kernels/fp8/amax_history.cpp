@@ -30,10 +30,12 @@ class RecordAmaxes final : public Kernel {
   std::int64_t first_, columns_;
 };
 
-}  // namespace
-
 Made make_record_amaxes(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<RecordAmaxes>(r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(record_amaxes, make_record_amaxes);
 
 }  // namespace consist::cpu

@@ -113,16 +113,14 @@ class Fp8Product final : public Kernel {
   Product product_;
 };
 
-}  // namespace
-
 Made make_fp8_linear(const KernelRequest& r, const KernelSettings& s) {
   return is_float(r.outputs[0].dtype) ? std::make_unique<Fp8Product>(r, s) : nullptr;
 }
-Made make_fp8_linear_input_grad(const KernelRequest& r, const KernelSettings& s) {
-  return make_fp8_linear(r, s);
-}
-Made make_fp8_linear_weight_grad(const KernelRequest& r, const KernelSettings& s) {
-  return make_fp8_linear(r, s);
-}
+
+}  // namespace
+
+CONSIST_KERNEL(fp8_linear, make_fp8_linear);
+CONSIST_KERNEL(fp8_linear_input_grad, make_fp8_linear);
+CONSIST_KERNEL(fp8_linear_weight_grad, make_fp8_linear);
 
 }  // namespace consist::cpu

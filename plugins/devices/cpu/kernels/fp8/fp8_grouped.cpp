@@ -97,13 +97,16 @@ class Fp8GroupedProduct final : public Kernel {
   Product product_;
 };
 
-}  // namespace
-
 Made make_fp8_grouped_linear(const KernelRequest& r, const KernelSettings& s) {
   return is_float(r.outputs[0].dtype) ? std::make_unique<Fp8GroupedProduct>(r, s, false) : nullptr;
 }
 Made make_fp8_grouped_linear_input_grad(const KernelRequest& r, const KernelSettings& s) {
   return is_float(r.outputs[0].dtype) ? std::make_unique<Fp8GroupedProduct>(r, s, true) : nullptr;
 }
+
+}  // namespace
+
+CONSIST_KERNEL(fp8_grouped_linear, make_fp8_grouped_linear);
+CONSIST_KERNEL(fp8_grouped_linear_input_grad, make_fp8_grouped_linear_input_grad);
 
 }  // namespace consist::cpu

@@ -291,8 +291,6 @@ Made quantize_part_to(const KernelRequest& r) {
   return nullptr;
 }
 
-}  // namespace
-
 Made make_quantize_part(const KernelRequest& r, const KernelSettings&) {
   if (r.inputs[0].dtype == DType::f32) return quantize_part_to<float>(r);
   if (r.inputs[0].dtype == DType::bf16) return quantize_part_to<bf16>(r);
@@ -306,5 +304,11 @@ Made make_quantize(const KernelRequest& r, const KernelSettings& s) {
   if (r.inputs[0].dtype == DType::bf16) return quantize_to<bf16>(r, s);
   return nullptr;
 }
+
+}  // namespace
+
+CONSIST_KERNEL(quantize_part, make_quantize_part);
+CONSIST_KERNEL(amax, make_amax);
+CONSIST_KERNEL(quantize, make_quantize);
 
 }  // namespace consist::cpu

@@ -5,26 +5,12 @@
 
 namespace consist::cpu {
 
-Made make_rms_norm_amax(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::WithAmax::make(r, s, make_rms_norm, make_amax);
-}
-Made make_swiglu_amax(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::WithAmax::make(r, s, make_swiglu, make_amax);
-}
-Made make_swiglu_grad_amax(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::WithAmax::make(r, s, make_swiglu_grad, make_amax);
-}
-Made make_moe_swiglu_amax(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::WithAmax::make(r, s, make_moe_swiglu, make_amax);
-}
-Made make_moe_swiglu_grad_amax(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::WithAmax::make(r, s, make_moe_swiglu_grad, make_amax);
-}
-Made make_moe_dispatch_amax(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::WithAmax::make(r, s, make_moe_dispatch, make_amax);
-}
-Made make_moe_combine_grad_amax(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::WithAmax::make(r, s, make_moe_combine_grad, make_amax);
-}
+CONSIST_KERNEL(rms_norm_amax, kernels::WithAmax::make);
+CONSIST_KERNEL(swiglu_amax, kernels::WithAmax::make);
+CONSIST_KERNEL(swiglu_grad_amax, kernels::WithAmax::make);
+CONSIST_KERNEL(moe_swiglu_amax, kernels::WithAmax::make);
+CONSIST_KERNEL(moe_swiglu_grad_amax, kernels::WithAmax::make);
+CONSIST_KERNEL(moe_dispatch_amax, kernels::WithAmax::make);
+CONSIST_KERNEL(moe_combine_grad_amax, kernels::WithAmax::make);
 
 }  // namespace consist::cpu

@@ -72,13 +72,16 @@ class EmbeddingGrad final : public Kernel {
   int threads_;
 };
 
-}  // namespace
-
 Made make_embedding(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Embedding>(r.inputs[1].dtype, r);
 }
 Made make_embedding_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<EmbeddingGrad>(r.inputs[1].dtype, r.outputs[0].dtype, r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(embedding, make_embedding);
+CONSIST_KERNEL(embedding_grad, make_embedding_grad);
 
 }  // namespace consist::cpu

@@ -169,13 +169,16 @@ class LmHeadLoss final : public Kernel {
   std::optional<ChunkProducts<T, G>> rest_;
 };
 
-}  // namespace
-
 Made make_lm_head_loss(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<LmHeadLoss>(r.inputs[0].dtype, DType::f32, r, s, false);
 }
 Made make_lm_head_loss_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<LmHeadLoss>(r.inputs[0].dtype, kernels::dtype_or_f32(r.outputs, 2), r, s, true);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(lm_head_loss, make_lm_head_loss);
+CONSIST_KERNEL(lm_head_loss_grad, make_lm_head_loss_grad);
 
 }  // namespace consist::cpu

@@ -147,8 +147,6 @@ class VocabularyLossGrad final : public Kernel {
   Product dx_, dw_;
 };
 
-}  // namespace
-
 Made make_vocabulary_logits(const KernelRequest& r, const KernelSettings& s) {
   return by_dtype<VocabularyLogits>(r.inputs[0].dtype, r, s);
 }
@@ -158,5 +156,11 @@ Made make_vocabulary_loss(const KernelRequest& r, const KernelSettings& /*s*/) {
 Made make_vocabulary_loss_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<VocabularyLossGrad>(r.inputs[0].dtype, kernels::dtype_or_f32(r.outputs, 2), r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(vocabulary_logits, make_vocabulary_logits);
+CONSIST_KERNEL(vocabulary_loss, make_vocabulary_loss);
+CONSIST_KERNEL(vocabulary_loss_grad, make_vocabulary_loss_grad);
 
 }  // namespace consist::cpu

@@ -170,8 +170,6 @@ class MoeSwigluGrad final : public Kernel {
   }
 };
 
-}  // namespace
-
 Made make_grouped_linear(const KernelRequest& r, const KernelSettings& s) {
   return known(r.inputs[0].dtype) ? std::make_unique<GroupedProduct>(r, s, false) : nullptr;
 }
@@ -187,5 +185,13 @@ Made make_moe_swiglu(const KernelRequest& r, const KernelSettings&) {
 Made make_moe_swiglu_grad(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<MoeSwigluGrad>(r.inputs[0].dtype);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(grouped_linear, make_grouped_linear);
+CONSIST_KERNEL(grouped_linear_input_grad, make_grouped_linear_input_grad);
+CONSIST_KERNEL(grouped_linear_weight_grad, make_grouped_linear_weight_grad);
+CONSIST_KERNEL(moe_swiglu, make_moe_swiglu);
+CONSIST_KERNEL(moe_swiglu_grad, make_moe_swiglu_grad);
 
 }  // namespace consist::cpu

@@ -159,8 +159,6 @@ class BalanceLossGrad final : public Kernel {
   double balance_, z_;
 };
 
-}  // namespace
-
 Made make_moe_route(const KernelRequest& r, const KernelSettings& s) {
   return by_dtype<Route>(r.inputs[0].dtype, r, s);
 }
@@ -176,5 +174,13 @@ Made make_balance_loss(const KernelRequest& r, const KernelSettings&) {
 Made make_balance_loss_grad(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<BalanceLossGrad>(r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(moe_route, make_moe_route);
+CONSIST_KERNEL(moe_route_grad, make_moe_route_grad);
+CONSIST_KERNEL(count_choices, make_count_choices);
+CONSIST_KERNEL(balance_loss, make_balance_loss);
+CONSIST_KERNEL(balance_loss_grad, make_balance_loss_grad);
 
 }  // namespace consist::cpu

@@ -139,8 +139,6 @@ class DispatchGrad final : public Kernel {
   std::int64_t pairs_;
 };
 
-}  // namespace
-
 Made make_moe_dispatch(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Dispatch>(r.inputs[0].dtype, r);
 }
@@ -153,5 +151,12 @@ Made make_moe_combine(const KernelRequest& r, const KernelSettings&) {
 Made make_moe_combine_grad(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<CombineGrad>(r.inputs[0].dtype, r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(moe_dispatch, make_moe_dispatch);
+CONSIST_KERNEL(moe_dispatch_grad, make_moe_dispatch_grad);
+CONSIST_KERNEL(moe_combine, make_moe_combine);
+CONSIST_KERNEL(moe_combine_grad, make_moe_combine_grad);
 
 }  // namespace consist::cpu

@@ -78,11 +78,14 @@ class RmsNormGrad final : public Kernel {
   int threads_;
 };
 
-}  // namespace
-
 Made make_rms_norm(const KernelRequest& r, const KernelSettings&) { return by_dtype<RmsNorm>(r.inputs[0].dtype, r); }
 Made make_rms_norm_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<RmsNormGrad>(r.inputs[1].dtype, kernels::dtype_or_f32(r.outputs, 1), r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(rms_norm, make_rms_norm);
+CONSIST_KERNEL(rms_norm_grad, make_rms_norm_grad);
 
 }  // namespace consist::cpu

@@ -137,13 +137,16 @@ class RopeGrad final : public Kernel {
   int threads_;
 };
 
-}  // namespace
-
 Made make_rope(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Rope>(r.inputs[0].dtype, r);
 }
 Made make_rope_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<RopeGrad>(r.inputs[0].dtype, kernels::dtype_or_f32(r.outputs, 1), r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(rope, make_rope);
+CONSIST_KERNEL(rope_grad, make_rope_grad);
 
 }  // namespace consist::cpu

@@ -144,8 +144,6 @@ class Muon final : public Kernel {
   kernels::UpdateRounding rounding_;
 };
 
-}  // namespace
-
 Made make_muon_momentum(const KernelRequest& r, const KernelSettings&) {
   return kernels::for_any_floats<MuonMomentum, bf16>(r.inputs[1].dtype, r.inputs[2].dtype, r);
 }
@@ -155,5 +153,11 @@ Made make_orthogonalize(const KernelRequest& r, const KernelSettings& s) {
 Made make_muon(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Muon>(r.inputs[1].dtype, r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(muon_momentum, make_muon_momentum);
+CONSIST_KERNEL(orthogonalize, make_orthogonalize);
+CONSIST_KERNEL(muon, make_muon);
 
 }  // namespace consist::cpu

@@ -166,8 +166,6 @@ class AdamW final : public Kernel {
   kernels::UpdateRounding rounding_;
 };
 
-}  // namespace
-
 Made make_sum_of_squares(const KernelRequest& r, const KernelSettings& s) {
   for (const Buffer& t : r.inputs) {
     if (!is_float(t.dtype)) return nullptr;
@@ -184,5 +182,12 @@ Made make_adamw(const KernelRequest& r, const KernelSettings&) {
   if (!kernels::has_update_dtypes(r, 2)) return nullptr;
   return std::make_unique<AdamW>(r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(sum_of_squares, make_sum_of_squares);
+CONSIST_KERNEL(clip_coefficient, make_clip_coefficient);
+CONSIST_KERNEL(hold_update, make_hold_update);
+CONSIST_KERNEL(adamw, make_adamw);
 
 }  // namespace consist::cpu

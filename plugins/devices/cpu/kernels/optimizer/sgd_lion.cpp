@@ -79,13 +79,16 @@ class Update final : public Kernel {
   kernels::UpdateRounding rounding_;
 };
 
-}  // namespace
-
 Made make_sgd(const KernelRequest& r, const KernelSettings&) {
   return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<kernels::SgdRule>>(r) : nullptr;
 }
 Made make_lion(const KernelRequest& r, const KernelSettings&) {
   return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<kernels::LionRule>>(r) : nullptr;
 }
+
+}  // namespace
+
+CONSIST_KERNEL(sgd, make_sgd);
+CONSIST_KERNEL(lion, make_lion);
 
 }  // namespace consist::cpu

@@ -272,6 +272,8 @@ Made make_attention_of(DType type, const AttentionShape& shape, Direction direct
   return own_kernel(type, shape, direction, s);
 }
 
+namespace {
+
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {
   if (!kernels::at(r.inputs, 4).absent()) {
     if (!kernels::at(r.inputs, 3).absent())
@@ -291,5 +293,10 @@ Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
   shape.written = {r.outputs[0].leading_dimension(), r.outputs[1].leading_dimension(), r.outputs[2].leading_dimension()};
   return make_attention_of(r.inputs[1].dtype, shape, Direction::backward, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(attention, make_attention);
+CONSIST_KERNEL(attention_grad, make_attention_grad);
 
 }  // namespace consist::cuda

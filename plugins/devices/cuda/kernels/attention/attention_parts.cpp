@@ -194,8 +194,6 @@ class PartBackward final : public AttentionToPart {
   std::int64_t dkeys_at_ = 0, dvalues_at_ = 0;
 };
 
-}  // namespace
-
 Made make_attention_part(const KernelRequest& r, const KernelSettings& s) {
   return std::make_unique<PartForward>(r, s);
 }
@@ -203,5 +201,10 @@ Made make_attention_part(const KernelRequest& r, const KernelSettings& s) {
 Made make_attention_part_grad(const KernelRequest& r, const KernelSettings& s) {
   return std::make_unique<PartBackward>(r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(attention_part, make_attention_part);
+CONSIST_KERNEL(attention_part_grad, make_attention_part_grad);
 
 }  // namespace consist::cuda

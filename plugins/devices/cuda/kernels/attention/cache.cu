@@ -79,13 +79,16 @@ class WriteRows final : public Kernel {
   }
 };
 
-}  // namespace
-
 Made make_rows_at(const KernelRequest& /*r*/, const KernelSettings& /*s*/) {
   return std::make_unique<RowsAt>();
 }
 Made make_write_rows(const KernelRequest& /*r*/, const KernelSettings& /*s*/) {
   return std::make_unique<WriteRows>();
 }
+
+}  // namespace
+
+CONSIST_KERNEL(rows_at, make_rows_at);
+CONSIST_KERNEL(write_rows, make_write_rows);
 
 }  // namespace consist::cuda

@@ -1,5 +1,5 @@
-// Makers of kernels, one per op, and what they are made for. Host code only: kernels' sources are .cu
-// files, this is included by both compilers.
+// Settings that kernels are made for, and names that their files share. Each registers its own (CONSIST_KERNEL). Host code only: kernels'
+// sources are .cu files, this is included by both compilers.
 #pragma once
 
 #include "plugins/devices/common/makers.h"
@@ -25,12 +25,7 @@ using kernels::at;
 using kernels::is_float;
 using kernels::Made;
 
-CONSIST_KERNEL_OPS(CONSIST_DECLARE_MAKER)
-
 /// adamw, sgd or lion of tensors in the host's memory, by the processor.
 Made make_host_update(const KernelRequest& r, const KernelSettings& s);
-
-/// The kernel for a request, or null.
-Made make_kernel(const KernelRequest& r, const KernelSettings& s);
 
 }  // namespace consist::cuda

@@ -1,8 +1,8 @@
 // split_channels and merge_channels: a copy of columns for each part.
 #include "plugins/devices/common/channel_parts.h"
 
+#include "plugins/devices/cuda/kernels/common/kernels.h"
 #include "plugins/devices/cuda/kernels/common/launch.h"
-#include "plugins/devices/cuda/kernels/dense/channel_parts.h"
 
 namespace consist::cuda {
 namespace {
@@ -28,13 +28,16 @@ class ChannelParts final : public Kernel {
   bool splits_;
 };
 
-}  // namespace
-
 Made make_split_channels(const KernelRequest& r, const KernelSettings& /*s*/) {
   return std::make_unique<ChannelParts>(r.inputs[0], r.outputs[0], true);
 }
 Made make_merge_channels(const KernelRequest& r, const KernelSettings& /*s*/) {
   return std::make_unique<ChannelParts>(r.outputs[0], r.inputs[0], false);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(split_channels, make_split_channels);
+CONSIST_KERNEL(merge_channels, make_merge_channels);
 
 }  // namespace consist::cuda

@@ -80,8 +80,6 @@ class LinearWeightGrad final : public Kernel {
   Matmul product_;
 };
 
-}  // namespace
-
 Made make_linear(const KernelRequest& r, const KernelSettings& s) {
   if (!same(r.outputs[0].dtype, r.inputs[0], r.inputs[1])) return nullptr;
   return std::make_unique<Linear>(r, s);
@@ -97,14 +95,13 @@ Made make_linear_weight_grad(const KernelRequest& r, const KernelSettings& s) {
   return std::make_unique<LinearWeightGrad>(r, s);
 }
 
-Made make_packed_linear(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::make_packed<kernels::PackedForward>("linear", r, s, make_linear);
-}
-Made make_packed_linear_input_grad(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::make_packed<kernels::PackedInputGrad>("linear_input_grad", r, s, make_linear_input_grad);
-}
-Made make_packed_linear_weight_grad(const KernelRequest& r, const KernelSettings& s) {
-  return kernels::make_packed<kernels::PackedWeightGrad>("linear_weight_grad", r, s, make_linear_weight_grad);
-}
+}  // namespace
+
+CONSIST_KERNEL(linear, make_linear);
+CONSIST_KERNEL(linear_input_grad, make_linear_input_grad);
+CONSIST_KERNEL(linear_weight_grad, make_linear_weight_grad);
+CONSIST_KERNEL(packed_linear, kernels::make_packed<kernels::PackedForward>);
+CONSIST_KERNEL(packed_linear_input_grad, kernels::make_packed<kernels::PackedInputGrad>);
+CONSIST_KERNEL(packed_linear_weight_grad, kernels::make_packed<kernels::PackedWeightGrad>);
 
 }  // namespace consist::cuda

@@ -79,10 +79,12 @@ class LinearBiasGrad final : public Kernel {
   std::int64_t rows_, columns_, rows_of_block_ = 1, parts_ = 1;
 };
 
-}  // namespace
-
 Made make_linear_bias_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<LinearBiasGrad>(r.inputs[0].dtype, r.outputs[0].dtype, r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(linear_bias_grad, make_linear_bias_grad);
 
 }  // namespace consist::cuda

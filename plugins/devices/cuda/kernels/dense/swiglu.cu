@@ -207,14 +207,12 @@ class SwigluGradAmax final : public Kernel {
   Made apart_;
 };
 
-}  // namespace
-
 Made make_swiglu_amax(const KernelRequest& r, const KernelSettings& s) {
-  Made apart = kernels::WithAmax::make(r, s, make_swiglu, make_amax);
+  Made apart = kernels::WithAmax::make(r, s);
   return apart ? std::make_unique<SwigluAmax>(std::move(apart)) : nullptr;
 }
 Made make_swiglu_grad_amax(const KernelRequest& r, const KernelSettings& s) {
-  Made apart = kernels::WithAmax::make(r, s, make_swiglu_grad, make_amax);
+  Made apart = kernels::WithAmax::make(r, s);
   const bool both = kernels::amax_outputs(r).size() == 2;
   if (!apart || !both) return apart;
   return std::make_unique<SwigluGradAmax>(std::move(apart));
@@ -225,5 +223,12 @@ Made make_swiglu(const KernelRequest& r, const KernelSettings&) {
 Made make_swiglu_grad(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<SwigluGrad>(r.inputs[1].dtype);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(swiglu_amax, make_swiglu_amax);
+CONSIST_KERNEL(swiglu_grad_amax, make_swiglu_grad_amax);
+CONSIST_KERNEL(swiglu, make_swiglu);
+CONSIST_KERNEL(swiglu_grad, make_swiglu_grad);
 
 }  // namespace consist::cuda

@@ -71,10 +71,12 @@ class RecordAmaxes final : public Kernel {
   TensorList<History> list_;
 };
 
-}  // namespace
-
 Made make_record_amaxes(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<RecordAmaxes>(r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(record_amaxes, make_record_amaxes);
 
 }  // namespace consist::cuda

@@ -183,8 +183,6 @@ Made quantize_as(const KernelRequest& r, const KernelSettings& s) {
   return std::make_unique<Quantize<__NV_E5M2, is_delayed>>(r, s);
 }
 
-}  // namespace
-
 Made make_amax(const KernelRequest& r, const KernelSettings& s) {
   require_fp8(s);
   return r.inputs[0].dtype == DType::bf16 ? std::make_unique<Amax>(s) : nullptr;
@@ -197,5 +195,10 @@ Made make_quantize(const KernelRequest& r, const KernelSettings& s) {
   if (has_transposed_scales(scaling)) return r.outputs[1].absent() ? nullptr : make_quantize_scaled(r, scaling);
   return scaling == Scaling::delayed ? quantize_as<true>(r, s) : quantize_as<false>(r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(amax, make_amax);
+CONSIST_KERNEL(quantize, make_quantize);
 
 }  // namespace consist::cuda

@@ -76,8 +76,6 @@ class Fp8Product final : public Kernel {
   Matmul product_;
 };
 
-}  // namespace
-
 Made make_fp8_linear(const KernelRequest& r, const KernelSettings& s) {
   require_fp8(s);
   if (!is_float(r.outputs[0].dtype)) return nullptr;
@@ -86,11 +84,11 @@ Made make_fp8_linear(const KernelRequest& r, const KernelSettings& s) {
   check_scaling(shape, s);
   return std::make_unique<Fp8Product>(shape, s);
 }
-Made make_fp8_linear_input_grad(const KernelRequest& r, const KernelSettings& s) {
-  return make_fp8_linear(r, s);
-}
-Made make_fp8_linear_weight_grad(const KernelRequest& r, const KernelSettings& s) {
-  return make_fp8_linear(r, s);
-}
+
+}  // namespace
+
+CONSIST_KERNEL(fp8_linear, make_fp8_linear);
+CONSIST_KERNEL(fp8_linear_input_grad, make_fp8_linear);
+CONSIST_KERNEL(fp8_linear_weight_grad, make_fp8_linear);
 
 }  // namespace consist::cuda

@@ -128,8 +128,6 @@ class Transpose final : public Kernel {
   }
 };
 
-}  // namespace
-
 Made make_rank_values(const KernelRequest&, const KernelSettings&) {
   return std::make_unique<RankValues>();
 }
@@ -145,5 +143,11 @@ Made make_quantize_part(const KernelRequest& r, const KernelSettings& s) {
 Made make_transpose(const KernelRequest& r, const KernelSettings&) {
   return size_of(r.inputs[0].dtype) == 1 ? std::make_unique<Transpose>() : nullptr;
 }
+
+}  // namespace
+
+CONSIST_KERNEL(rank_values, make_rank_values);
+CONSIST_KERNEL(quantize_part, make_quantize_part);
+CONSIST_KERNEL(transpose, make_transpose);
 
 }  // namespace consist::cuda

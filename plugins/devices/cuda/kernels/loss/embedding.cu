@@ -254,13 +254,16 @@ class EmbeddingGrad final : public Kernel {
   std::size_t sort_bytes_ = 0;
 };
 
-}  // namespace
-
 Made make_embedding(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Embedding>(r.inputs[1].dtype, r);
 }
 Made make_embedding_grad(const KernelRequest& r, const KernelSettings&) {
   return by_dtypes<EmbeddingGrad>(r.inputs[1].dtype, r.outputs[0].dtype, r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(embedding, make_embedding);
+CONSIST_KERNEL(embedding_grad, make_embedding_grad);
 
 }  // namespace consist::cuda

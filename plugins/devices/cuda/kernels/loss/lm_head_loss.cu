@@ -162,8 +162,6 @@ bool known(DType t, const Buffer& w) {
   return (t == DType::f32 || t == DType::bf16) && w.dtype == t;
 }
 
-}  // namespace
-
 Made make_lm_head_loss(const KernelRequest& r, const KernelSettings& s) {
   if (!known(r.inputs[0].dtype, r.inputs[1])) return nullptr;
   return std::make_unique<LmHeadLoss>(r, s, false);
@@ -173,5 +171,10 @@ Made make_lm_head_loss_grad(const KernelRequest& r, const KernelSettings& s) {
   if (!known(r.inputs[0].dtype, r.inputs[1]) || (g != DType::f32 && g != DType::bf16)) return nullptr;
   return std::make_unique<LmHeadLoss>(r, s, true);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(lm_head_loss, make_lm_head_loss);
+CONSIST_KERNEL(lm_head_loss_grad, make_lm_head_loss_grad);
 
 }  // namespace consist::cuda

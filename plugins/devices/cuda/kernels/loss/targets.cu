@@ -64,8 +64,6 @@ class PerTarget final : public Kernel {
   bool squared_;
 };
 
-}  // namespace
-
 Made make_masked_targets(const KernelRequest&, const KernelSettings&) {
   return std::make_unique<MaskedTargets>();
 }
@@ -75,5 +73,11 @@ Made make_count_targets(const KernelRequest&, const KernelSettings&) {
 Made make_per_target(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<PerTarget>(r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(masked_targets, make_masked_targets);
+CONSIST_KERNEL(count_targets, make_count_targets);
+CONSIST_KERNEL(per_target, make_per_target);
 
 }  // namespace consist::cuda

@@ -202,8 +202,6 @@ class VocabularyLossGrad final : public Kernel {
   Matmul dx_, dw_;
 };
 
-}  // namespace
-
 Made make_vocabulary_logits(const KernelRequest& r, const KernelSettings& s) {
   return by_dtype<VocabularyLogits>(r.inputs[0].dtype, r, s);
 }
@@ -213,5 +211,11 @@ Made make_vocabulary_loss(const KernelRequest& r, const KernelSettings& /*s*/) {
 Made make_vocabulary_loss_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<VocabularyLossGrad>(r.inputs[2].dtype, kernels::dtype_or_f32(r.outputs, 2), r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(vocabulary_logits, make_vocabulary_logits);
+CONSIST_KERNEL(vocabulary_loss, make_vocabulary_loss);
+CONSIST_KERNEL(vocabulary_loss_grad, make_vocabulary_loss_grad);
 
 }  // namespace consist::cuda

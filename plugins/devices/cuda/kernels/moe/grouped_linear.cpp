@@ -25,8 +25,6 @@ Made make_float8_product(GroupedProduct product, const GroupedSizes& sizes, cons
   return make_plain_float8_product(product, sizes, r);
 }
 
-}  // namespace
-
 Made make_grouped_linear(const KernelRequest& r, const KernelSettings& s) {
   const Shape &x = r.inputs[0].shape, &w = r.inputs[1].shape;
   if (!same(r) || r.outputs[0].dtype != r.inputs[0].dtype) return nullptr;
@@ -55,5 +53,13 @@ Made make_fp8_grouped_linear_input_grad(const KernelRequest& r, const KernelSett
   return make_float8_product(GroupedProduct::input_grad,
                              {.experts = static_cast<int>(wt[1]), .rows = dy.rows(), .n = wt[0], .k = wt[2]}, r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(grouped_linear, make_grouped_linear);
+CONSIST_KERNEL(grouped_linear_input_grad, make_grouped_linear_input_grad);
+CONSIST_KERNEL(grouped_linear_weight_grad, make_grouped_linear_weight_grad);
+CONSIST_KERNEL(fp8_grouped_linear, make_fp8_grouped_linear);
+CONSIST_KERNEL(fp8_grouped_linear_input_grad, make_fp8_grouped_linear_input_grad);
 
 }  // namespace consist::cuda

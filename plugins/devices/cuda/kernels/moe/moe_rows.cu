@@ -335,8 +335,6 @@ class DispatchGrad final : public Kernel {
   std::int64_t pairs_;
 };
 
-}  // namespace
-
 Made make_moe_dispatch(const KernelRequest& r, const KernelSettings&) {
   return r.outputs[3].shape[0] <= most_experts ? by_dtype<Dispatch>(r.inputs[0].dtype, r) : nullptr;
 }
@@ -358,5 +356,14 @@ Made make_moe_combine_grad_amax(const KernelRequest& r, const KernelSettings& s)
   require_fp8(s);
   return r.inputs[0].dtype == DType::bf16 ? std::make_unique<CombineGrad<bf16, true>>(r) : nullptr;
 }
+
+}  // namespace
+
+CONSIST_KERNEL(moe_dispatch, make_moe_dispatch);
+CONSIST_KERNEL(moe_dispatch_grad, make_moe_dispatch_grad);
+CONSIST_KERNEL(moe_combine, make_moe_combine);
+CONSIST_KERNEL(moe_combine_grad, make_moe_combine_grad);
+CONSIST_KERNEL(moe_dispatch_amax, make_moe_dispatch_amax);
+CONSIST_KERNEL(moe_combine_grad_amax, make_moe_combine_grad_amax);
 
 }  // namespace consist::cuda

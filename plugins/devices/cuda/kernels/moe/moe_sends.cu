@@ -203,8 +203,6 @@ class ReturnGrad final : public Kernel {
   std::int64_t bytes_;
 };
 
-}  // namespace
-
 Made make_moe_send(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Send>(r.inputs[0].dtype, r);
 }
@@ -217,5 +215,12 @@ Made make_moe_return(const KernelRequest& r, const KernelSettings&) {
 Made make_moe_return_grad(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<ReturnGrad>(r.inputs[0].dtype, r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(moe_send, make_moe_send);
+CONSIST_KERNEL(moe_send_grad, make_moe_send_grad);
+CONSIST_KERNEL(moe_return, make_moe_return);
+CONSIST_KERNEL(moe_return_grad, make_moe_return_grad);
 
 }  // namespace consist::cuda

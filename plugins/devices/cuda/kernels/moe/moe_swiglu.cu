@@ -135,8 +135,6 @@ class MoeSwigluGrad final : public Kernel {
   }
 };
 
-}  // namespace
-
 Made make_moe_swiglu(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<MoeSwiglu>(r.inputs[0].dtype);
 }
@@ -151,5 +149,12 @@ Made make_moe_swiglu_grad_amax(const KernelRequest& r, const KernelSettings& s) 
   require_fp8(s);
   return r.inputs[0].dtype == DType::bf16 ? std::make_unique<MoeSwigluGrad<bf16, true>>() : nullptr;
 }
+
+}  // namespace
+
+CONSIST_KERNEL(moe_swiglu, make_moe_swiglu);
+CONSIST_KERNEL(moe_swiglu_grad, make_moe_swiglu_grad);
+CONSIST_KERNEL(moe_swiglu_amax, make_moe_swiglu_amax);
+CONSIST_KERNEL(moe_swiglu_grad_amax, make_moe_swiglu_grad_amax);
 
 }  // namespace consist::cuda

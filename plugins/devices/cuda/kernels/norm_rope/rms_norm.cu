@@ -356,10 +356,8 @@ class RmsNormGrad final : public Kernel {
   void (*rows_kernel_)(const T*, const T*, const float*, const T*, const T*, T*, float*, std::int64_t, int) = nullptr;
 };
 
-}  // namespace
-
 Made make_rms_norm_amax(const KernelRequest& r, const KernelSettings& s) {
-  Made apart = kernels::WithAmax::make(r, s, make_rms_norm, make_amax);
+  Made apart = kernels::WithAmax::make(r, s);
   const bool of_y = kernels::amax_outputs(r) == std::vector<std::size_t>{0};
   if (!apart || !of_y) return apart;
   return std::make_unique<RmsNormAmax>(r, std::move(apart));
@@ -370,5 +368,11 @@ Made make_rms_norm(const KernelRequest& r, const KernelSettings&) {
 Made make_rms_norm_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<RmsNormGrad>(r.inputs[1].dtype, kernels::dtype_or_f32(r.outputs, 1), r, s);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(rms_norm_amax, make_rms_norm_amax);
+CONSIST_KERNEL(rms_norm, make_rms_norm);
+CONSIST_KERNEL(rms_norm_grad, make_rms_norm_grad);
 
 }  // namespace consist::cuda

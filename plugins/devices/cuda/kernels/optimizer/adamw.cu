@@ -223,12 +223,14 @@ class AdamW final : public Kernel {
   TensorList<Updated> list_;
 };
 
-}  // namespace
-
 Made make_adamw(const KernelRequest& r, const KernelSettings& s) {
   if (r.attributes.integer_or("host", 0) != 0) return make_host_update(r, s);
   if (!kernels::has_update_dtypes(r, 2)) return nullptr;
   return std::make_unique<AdamW>(r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(adamw, make_adamw);
 
 }  // namespace consist::cuda

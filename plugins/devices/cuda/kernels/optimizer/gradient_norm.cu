@@ -140,8 +140,6 @@ class HoldUpdate final : public Kernel {
   }
 };
 
-}  // namespace
-
 Made make_hold_update(const KernelRequest&, const KernelSettings&) {
   return std::make_unique<HoldUpdate>();
 }
@@ -152,5 +150,11 @@ Made make_sum_of_squares(const KernelRequest& r, const KernelSettings& s) {
 Made make_clip_coefficient(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<ClipCoefficient>(r);
 }
+
+}  // namespace
+
+CONSIST_KERNEL(hold_update, make_hold_update);
+CONSIST_KERNEL(sum_of_squares, make_sum_of_squares);
+CONSIST_KERNEL(clip_coefficient, make_clip_coefficient);
 
 }  // namespace consist::cuda

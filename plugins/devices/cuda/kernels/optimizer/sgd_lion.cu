@@ -97,8 +97,6 @@ class Update final : public Kernel {
   TensorList<Updated> list_;
 };
 
-}  // namespace
-
 Made make_sgd(const KernelRequest& r, const KernelSettings& s) {
   if (r.attributes.integer_or("host", 0) != 0) return make_host_update(r, s);
   return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<kernels::SgdRule>>(r, "sgd") : nullptr;
@@ -107,5 +105,10 @@ Made make_lion(const KernelRequest& r, const KernelSettings& s) {
   if (r.attributes.integer_or("host", 0) != 0) return make_host_update(r, s);
   return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<kernels::LionRule>>(r, "lion") : nullptr;
 }
+
+}  // namespace
+
+CONSIST_KERNEL(sgd, make_sgd);
+CONSIST_KERNEL(lion, make_lion);
 
 }  // namespace consist::cuda
