@@ -87,6 +87,36 @@ bool is_no_summand(const Program& program, TensorId tensor, const Placements& ne
   return false;
 }
 
+/// Sums so far, each with the output that is added to it, of which ranks hold no summands as the op would make them; taken out of
+/// `inputs`. What the op makes is added behind them. So come a gradient of all tokens, and one of those of each rank, together.
+std::vector<std::pair<std::size_t, TensorId>> take_sums(const Program& program, const Op& op, const Types& outputs,
+                                                        const std::vector<Placements>& needed, std::vector<TensorId>& inputs) {
+  std::vector<std::pair<std::size_t, TensorId>> sums;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const int slot = outputs[k] ? op.updates_in_place(static_cast<int>(k)) : -1;
+    if (slot < 0 || static_cast<std::size_t>(slot) >= inputs.size()) continue;
+    TensorId& sum = inputs[static_cast<std::size_t>(slot)];
+    if (sum == no_tensor || program[sum].state || !is_no_summand(program, sum, needed[static_cast<std::size_t>(slot)])) continue;
+    sums.emplace_back(k, std::exchange(sum, no_tensor));
+  }
+  return sums;
+}
+
+/// The input that an instruction's output takes the place of; no_tensor if there is none.
+TensorId updated_by(const Instruction& instruction, std::size_t output) {
+  const int slot = instruction.op->updates_in_place(static_cast<int>(output));
+  if (slot < 0 || static_cast<std::size_t>(slot) >= instruction.inputs.size()) return no_tensor;
+  return instruction.inputs[static_cast<std::size_t>(slot)];
+}
+
+void take_storage(Tensor& tensor, const Tensor& old) {
+  tensor.storage = old.storage;
+  tensor.offset = old.offset;
+  tensor.role = old.role;
+  tensor.space = old.space;
+  tensor.state = old.state;
+}
+
 /// Moves what has its turn along every axis, in the order of that turn.
 template <typename Move>
 void along_axes(const Program& program, Turn turn, Move move) {
@@ -168,18 +198,7 @@ std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<Tensor
     for (std::size_t i = 0; i < inputs.size(); ++i) needed[i][axis] = rule.inputs[i];
     for (std::size_t i = 0; i < output_types.size(); ++i) output_placements[i][axis] = rule.outputs[i];
   }
-  // A sum so far of which ranks hold no summands, as the op would make them: what it makes is added behind it. So come a gradient
-  // of all tokens, and one of those of each rank, together.
-  std::vector<std::pair<std::size_t, TensorId>> sums;  // output, sum so far
-  for (std::size_t k = 0; k < output_types.size(); ++k) {
-    const int slot = output_types[k] ? op.updates_in_place(static_cast<int>(k)) : -1;
-    if (slot < 0 || static_cast<std::size_t>(slot) >= inputs.size()) continue;
-    TensorId& sum = inputs[static_cast<std::size_t>(slot)];
-    if (sum == no_tensor || program_[sum].state || !is_no_summand(program_, sum, needed[static_cast<std::size_t>(slot)]))
-      continue;
-    sums.emplace_back(k, std::exchange(sum, no_tensor));
-  }
-  if (!sums.empty()) {
+  if (const auto sums = take_sums(program_, op, output_types, needed, inputs); !sums.empty()) {
     std::vector<TensorId> outputs = emit(op_name, std::move(inputs), std::move(attributes), std::move(names));
     for (const auto& [k, sum] : sums) outputs[k] = emit_one("add", {sum, outputs[k]}, {}, program_[outputs[k]].name);
     return outputs;
@@ -204,16 +223,7 @@ std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<Tensor
     }
     Tensor tensor{.dtype = output_types[i]->dtype, .shape = output_types[i]->shape, .placements = output_placements[i]};
     tensor.name = i < names.size() && !names[i].empty() ? names[i] : std::string(op_name);
-    const int updated = op.updates_in_place(static_cast<int>(i));
-    if (updated >= 0 && static_cast<std::size_t>(updated) < instruction.inputs.size() &&
-        instruction.inputs[updated] != no_tensor) {
-      const Tensor& old = program_[instruction.inputs[static_cast<std::size_t>(updated)]];
-      tensor.storage = old.storage;
-      tensor.offset = old.offset;
-      tensor.role = old.role;
-      tensor.space = old.space;
-      tensor.state = old.state;
-    }
+    if (const TensorId old = updated_by(instruction, i); old != no_tensor) take_storage(tensor, program_[old]);
     instruction.outputs.push_back(add_tensor(std::move(tensor)));
   }
   program_.instructions.push_back(std::move(instruction));

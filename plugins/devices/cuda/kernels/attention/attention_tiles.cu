@@ -12,6 +12,44 @@ struct Shared {
   static constexpr int bytes = (2 * tile<R> * (D + 4) + tile<R> * score_row_stride<R>)*4;
 };
 
+/// Scores of queries from `first` and keys from `start` on become weights of the softmax over all keys so far, whose largest score, sum
+/// and weighted values are brought to the same base.
+template <int D, int R, bool Hidden>
+__device__ __forceinline__ void add_to_softmax(float (&scores)[R][R], float (&largest)[R], float (&sum)[R],
+                                               float4 (&result)[R][quads<D>], const int (&first_key)[R], const Extents& e,
+                                               int first, int start) {
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    const int last = e.last_seen(first + row_of<R>(i));
+    float most = largest[i];
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+      const int key = start + column_of(j);
+      scores[i][j] = key <= last && (!Hidden || key >= first_key[i]) ? scores[i][j] * e.scale : -INFINITY;
+      most = fmaxf(most, scores[i][j]);
+    }
+#pragma unroll
+    for (int distance = 8; distance > 0; distance /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, distance));
+    // Where nothing is hidden every query sees key 0, so that `most` is finite from the first tile<R> on.
+    const float base = Hidden && most == -INFINITY ? 0.0F : most;
+    const float shrink = exp2f(largest[i] - base);
+    largest[i] = most;
+    sum[i] *= shrink;
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+      scores[i][j] = exp2f(scores[i][j] - base);
+      sum[i] += scores[i][j];
+    }
+#pragma unroll
+    for (int j = 0; j < quads<D>; ++j) {
+      result[i][j].x *= shrink;
+      result[i][j].y *= shrink;
+      result[i][j].z *= shrink;
+      result[i][j].w *= shrink;
+    }
+  }
+}
+
 /// Block (query tile<R>, head, batch). Tiles of late queries see most keys and start first.
 template <int D, int R, bool Hidden>
 __global__ void __launch_bounds__(threads, 2)
@@ -42,36 +80,7 @@ __global__ void __launch_bounds__(threads, 2)
     product_of_rows<D, R>(queries, keys, scores);
     __syncthreads();
     load_tile<D, R>(v, e, e.keys, b, kv_head, e.read.v, start, keys);
-#pragma unroll
-    for (int i = 0; i < R; ++i) {
-      const int last = e.last_seen(first + row_of<R>(i));
-      float most = largest[i];
-#pragma unroll
-      for (int j = 0; j < R; ++j) {
-        const int key = start + column_of(j);
-        scores[i][j] = key <= last && (!Hidden || key >= first_key[i]) ? scores[i][j] * e.scale : -INFINITY;
-        most = fmaxf(most, scores[i][j]);
-      }
-#pragma unroll
-      for (int distance = 8; distance > 0; distance /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, distance));
-      // Where nothing is hidden every query sees key 0, so that `most` is finite from the first tile<R> on.
-      const float base = Hidden && most == -INFINITY ? 0.0F : most;
-      const float shrink = exp2f(largest[i] - base);
-      largest[i] = most;
-      sum[i] *= shrink;
-#pragma unroll
-      for (int j = 0; j < R; ++j) {
-        scores[i][j] = exp2f(scores[i][j] - base);
-        sum[i] += scores[i][j];
-      }
-#pragma unroll
-      for (int j = 0; j < quads<D>; ++j) {
-        result[i][j].x *= shrink;
-        result[i][j].y *= shrink;
-        result[i][j].z *= shrink;
-        result[i][j].w *= shrink;
-      }
-    }
+    add_to_softmax<D, R, Hidden>(scores, largest, sum, result, first_key, e, first, start);
     store_scores(scores, weights);
     __syncthreads();
     add_weighted_rows<D, R>(weights, keys, result);

@@ -1,8 +1,7 @@
-// Products of experts' rows in 8-bit floats on Hopper, as grouped_hopper.cu has them in bf16: a persistent grid, clusters of two
-// blocks that draw tiles, operands by the copy engine, warpgroups that multiply. Both operands lie along k. Tensor cores keep
-// some 14 bits of the sums that they add to; where all of fp32 is wanted, each 128 products are added up there and go to sums in
-// fp32. Those need as many registers again, so that tiles are narrower.
-#include "plugins/devices/cuda/kernels/moe/grouped_store.cuh"
+// Products of experts' rows in 8-bit floats on Hopper, in the pipeline of grouped_pipeline.cuh. Both operands lie along k. Tensor cores
+// keep some 14 bits of the sums that they add to; where all of fp32 is wanted, each 128 products are added up there and go to sums
+// in fp32. Those need as many registers again, so that tiles are narrower.
+#include "plugins/devices/cuda/kernels/moe/grouped_pipeline.cuh"
 #include "plugins/devices/cuda/kernels/moe/hopper_code.cuh"
 #include "plugins/devices/cuda/kernels/moe/hopper_float8.cuh"
 #include "plugins/devices/cuda/kernels/common/launch.h"
@@ -12,44 +11,26 @@ namespace consist::cuda {
 namespace grouped {
 namespace {
 
-constexpr int threads = 3 * 128, depth = 128;                // products that are added up between one stage and the next
+constexpr int depth = 128;                                   // products that are added up between one stage and the next
 constexpr GroupedProduct forward = GroupedProduct::forward;  // rows times a weight, in both directions
 
-/// `promotes`: to fp32, after each stage.
+/// Boxes of the tiles of operands, and shared memory for them. `promotes`: to fp32, after each stage.
 template <bool promotes>
-struct Float8Shared {
-  static constexpr int width = promotes ? 192 : 256, stages = 4;
-  static constexpr int a_boxes = tile_m / box_lines, b_boxes = width / box_lines, a_bytes = a_boxes * box_bytes,
-                       stage_bytes = a_bytes + b_boxes * box_bytes;
-
-  std::uint8_t stage[stages][stage_bytes];
-  std::uint8_t slot[2][slots * box_bytes];
-  std::uint64_t full[stages], empty[stages];
-  Drawn drawn;
-  Begin begin[1];  ///< [experts + 2]
-
-  /// The stage that is next, and whether its barriers' phases are odd.
-  struct Ring {
-    int stage = 0;
-    std::uint32_t phase = 0;
-    __device__ __forceinline__ void advance() {
-      if (++stage < stages) return;
-      stage = 0;
-      phase ^= 1;
-    }
-  };
+struct Float8 {
+  static constexpr int width = promotes ? 192 : 256, a_boxes = tile_m / box_lines, b_boxes = width / box_lines,
+                       a_bytes = a_boxes * box_bytes;
+  using Shared = Pipeline<a_bytes + b_boxes * box_bytes>;
   using OwnTiles = Tiles<forward, width, depth>;
 };
 
 /// Brings all operands of this block's tiles; by one warp. `transposed`: b is [n, experts, k], else [experts, n, k].
 template <bool promotes>
-__device__ __forceinline__ void bring(Float8Shared<promotes>& shared, typename Float8Shared<promotes>::OwnTiles& tiles,
+__device__ __forceinline__ void bring(typename Float8<promotes>::Shared& shared, typename Float8<promotes>::OwnTiles& tiles,
                                       const CUtensorMap& a, const CUtensorMap& b, bool transposed, int rank) {
-  using S = Float8Shared<promotes>;
-  constexpr std::uint16_t both_blocks = 3;
+  using F = Float8<promotes>;
   const bool first = threadIdx.x % 32 == 0;
   DrawReader draw(shared.drawn);
-  typename S::Ring ring;
+  Ring ring;
   Tile tile;
   while (tiles.find(draw.next(true), tile)) {
     for (int block = 0; first && block < tile.k_blocks; ++block) {
@@ -65,7 +46,7 @@ __device__ __forceinline__ void bring(Float8Shared<promotes>& shared, typename F
           hopper::load_tile(to, a, full, k, row, 0);
       };
       const auto load_b = [&](int box, bool both) {
-        std::uint8_t* const to = stage + S::a_bytes + box * box_bytes;
+        std::uint8_t* const to = stage + F::a_bytes + box * box_bytes;
         const int n = tile.n + box * box_lines, y = transposed ? tile.expert : n, z = transposed ? n : tile.expert;
         if (both)
           hopper::load_tile_for(both_blocks, to, b, full, k, y, z);
@@ -73,14 +54,14 @@ __device__ __forceinline__ void bring(Float8Shared<promotes>& shared, typename F
           hopper::load_tile(to, b, full, k, y, z);
       };
       hopper::wait(shared.empty + ring.stage, ring.phase ^ 1);
-      hopper::arrive_and_expect(full, S::stage_bytes);
+      hopper::arrive_and_expect(full, F::Shared::stage_bytes);
       // Each block of the cluster brings half of what both need, for both.
       const auto of_block = [rank](int box, int boxes) { return 2 * box / boxes == rank; };
-      for (int box = 0; box < S::a_boxes; ++box) {
-        if (!tile.same_rows || of_block(box, S::a_boxes)) load_a(box, tile.same_rows);
+      for (int box = 0; box < F::a_boxes; ++box) {
+        if (!tile.same_rows || of_block(box, F::a_boxes)) load_a(box, tile.same_rows);
       }
-      for (int box = 0; box < S::b_boxes; ++box) {
-        if (tile.same_rows || of_block(box, S::b_boxes)) load_b(box, !tile.same_rows);
+      for (int box = 0; box < F::b_boxes; ++box) {
+        if (tile.same_rows || of_block(box, F::b_boxes)) load_b(box, !tile.same_rows);
       }
       ring.advance();
     }
@@ -88,83 +69,81 @@ __device__ __forceinline__ void bring(Float8Shared<promotes>& shared, typename F
   }
 }
 
-/// Multiplies 64 rows of this block's tiles and scales the sums; by a warpgroup.
-template <bool promotes, bool wide_range>
-__device__ __forceinline__ void multiply(Float8Shared<promotes>& shared, typename Float8Shared<promotes>::OwnTiles& tiles,
-                                         const CUtensorMap& to, bf16* d, float scale, const Sizes& sizes) {
-  using S = Float8Shared<promotes>;
-  constexpr int count = S::width / 2;
-  const int group = hopper::uniform(static_cast<int>(threadIdx.x) / 128 - 1), lane = static_cast<int>(threadIdx.x) % 32;
-  const auto at_of = [](const void* first) {
-    return static_cast<std::uint32_t>(hopper::uniform(static_cast<int>(hopper::operand_at(first, true, box_bytes))));
-  };
-  const std::uint32_t first_a = at_of(shared.stage[0] + group * box_bytes), first_b = at_of(shared.stage[0] + S::a_bytes);
-  const auto release = [&](int stage) {
-    if (lane < 2) hopper::arrive_at(shared.empty + stage, static_cast<std::uint32_t>(lane));
-  };
-  float sums[count];
+/// sums = scale · 64 rows of a tile, stage by stage. first_a, first_b: the warpgroup's operands in the first stage.
+template <bool promotes, bool wide_range, int count>
+__device__ __forceinline__ void multiply_stages(typename Float8<promotes>::Shared& shared, Ring& ring, int k_blocks, std::uint32_t first_a,
+                                                std::uint32_t first_b, float scale, float (&sums)[count]) {
   [[maybe_unused]] float promoted[promotes ? count : 1];
-  DrawReader draw(shared.drawn);
-  typename S::Ring ring;
-  Tile tile;
-  while (tiles.find(draw.next(false), tile)) {
-    const int first_row = group * box_lines, rows = tile.rows, columns = sizes.n - tile.n;
-    bf16* const at = d + static_cast<std::int64_t>(tile.row) * sizes.n + tile.n;
-    if (tile.k_blocks == 0) {
-      clear_rows<bf16, S::width>(at + static_cast<std::int64_t>(first_row) * sizes.n, rows - first_row, columns, sizes.n);
-      continue;
-    }
-    const int k_blocks = hopper::uniform(tile.k_blocks);
-    int previous = 0;
-    if constexpr (promotes) {
+  int previous = 0;
+  if constexpr (promotes) {
 #pragma unroll
-      for (float& sum : promoted) sum = 0;
-    }
+    for (float& sum : promoted) sum = 0;
+  }
 #pragma unroll 1
-    for (int block = 0; block < k_blocks; ++block) {
-      hopper::wait(shared.full + ring.stage, ring.phase);
-      const std::uint32_t stage = static_cast<std::uint32_t>(ring.stage) * (S::stage_bytes / 16);
-      hopper::begin_products();
+  for (int block = 0; block < k_blocks; ++block) {
+    hopper::wait(shared.full + ring.stage, ring.phase);
+    const std::uint32_t stage = static_cast<std::uint32_t>(ring.stage) * (Float8<promotes>::Shared::stage_bytes / 16);
+    hopper::begin_products();
 #pragma unroll
-      for (std::uint32_t k = 0; k < depth / 32; ++k) {
-        constexpr std::uint32_t step = 2;  // 32 codes, in units of 16 bytes
-        hopper::multiply_float8<wide_range>(sums, hopper::operand(first_a + stage + k * step),
-                                            hopper::operand(first_b + stage + k * step),
-                                            k > 0      ? 1
-                                            : promotes ? 0
-                                                       : block);
-      }
-      hopper::commit_products();
-      if constexpr (promotes) {
-        // The other warpgroup's products run meanwhile.
-        hopper::wait_for_products<0>();
-        hopper::sums_are_there(sums);
-        release(ring.stage);
-#pragma unroll
-        for (int i = 0; i < count; ++i) promoted[i] += sums[i];
-      } else {
-        hopper::wait_for_products<1>();
-        if (block > 0) release(previous);
-        previous = ring.stage;
-      }
-      ring.advance();
+    for (std::uint32_t k = 0; k < depth / 32; ++k) {
+      constexpr std::uint32_t step = 2;  // 32 codes, in units of 16 bytes
+      hopper::multiply_float8<wide_range>(sums, hopper::operand(first_a + stage + k * step),
+                                          hopper::operand(first_b + stage + k * step),
+                                          k > 0      ? 1
+                                          : promotes ? 0
+                                                     : block);
     }
-    if constexpr (!promotes) {
+    hopper::commit_products();
+    if constexpr (promotes) {
+      // The other warpgroup's products run meanwhile.
       hopper::wait_for_products<0>();
       hopper::sums_are_there(sums);
-      release(previous);
-    }
+      release(shared.empty + ring.stage);
 #pragma unroll
-    for (int i = 0; i < count; ++i) {
-      if constexpr (promotes)
-        sums[i] = promoted[i] * scale;
-      else
-        sums[i] *= scale;
+      for (int i = 0; i < count; ++i) promoted[i] += sums[i];
+    } else {
+      hopper::wait_for_products<1>();
+      if (block > 0) release(shared.empty + previous);
+      previous = ring.stage;
     }
-    if (rows >= first_row + box_lines)
-      store_boxes<false, bf16>(sums, shared.slot[group], to, group, tile.n, tile.row + first_row, 0);
+    ring.advance();
+  }
+  if constexpr (!promotes) {
+    hopper::wait_for_products<0>();
+    hopper::sums_are_there(sums);
+    release(shared.empty + previous);
+  }
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    if constexpr (promotes)
+      sums[i] = promoted[i] * scale;
     else
-      store_some(sums, at, first_row + static_cast<int>(threadIdx.x) % 128 / 32 * 16, rows, columns, sizes.n);
+      sums[i] *= scale;
+  }
+}
+
+/// Multiplies 64 rows of this block's tiles and scales the sums; by a warpgroup.
+template <bool promotes, bool wide_range>
+__device__ __forceinline__ void multiply(typename Float8<promotes>::Shared& shared, typename Float8<promotes>::OwnTiles& tiles,
+                                         const CUtensorMap& to, bf16* d, float scale, const Sizes& sizes) {
+  using F = Float8<promotes>;
+  const int group = own_group();
+  const std::uint32_t first_a = operand_in(shared.stage[0] + group * box_bytes, true),
+                      first_b = operand_in(shared.stage[0] + F::a_bytes, true);
+  float sums[F::width / 2];
+  DrawReader draw(shared.drawn);
+  Ring ring;
+  Tile tile;
+  while (tiles.find(draw.next(false), tile)) {
+    bf16* const at = d + static_cast<std::int64_t>(tile.row) * sizes.n + tile.n;
+    if (tile.k_blocks == 0) {
+      const int first_row = group * box_lines;
+      clear_rows<bf16, F::width>(at + static_cast<std::int64_t>(first_row) * sizes.n, tile.rows - first_row, sizes.n - tile.n,
+                                 sizes.n);
+      continue;
+    }
+    multiply_stages<promotes, wide_range>(shared, ring, hopper::uniform(tile.k_blocks), first_a, first_b, scale, sums);
+    store_rows(sums, shared.slot[group], to, at, tile, group, sizes.n);
   }
   hopper::wait_for_reads<0>();
 }
@@ -176,40 +155,14 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(threads, 1)
                            const __grid_constant__ CUtensorMap to, const std::int32_t* counts, const float* a_descale,
                            const float* b_descale, bf16* d, std::uint32_t* counter, const Sizes sizes, bool transposed) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using S = Float8Shared<promotes>;
+  using F = Float8<promotes>;
   extern __shared__ __align__(1024) std::uint8_t memory[];
-  S& shared = *reinterpret_cast<S*>(memory);
-  const std::uint32_t rank = hopper::rank_in_cluster();
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (threadIdx.x == 0) {
-    constexpr int consumers = 2 * 8, readers = 2 * (8 + 1);  // warps of the cluster
-    for (int i = 0; i < S::stages; ++i) {
-      hopper::barrier_init(shared.full + i, 1);
-      hopper::barrier_init(shared.empty + i, consumers);
-    }
-    shared.drawn.init(readers);
-    hopper::barriers_are_made();
-  }
-  if (warp == 1) find_begins<forward, S::width>(shared.begin, counts, sizes);
-  __syncthreads();
-  hopper::cluster_sync();
-  typename S::OwnTiles tiles(shared.begin, sizes, rank);
-  if (warp < 4) {
-    hopper::give_registers<40>();
-    if (warp == 0) bring<promotes>(shared, tiles, a, b, transposed, static_cast<int>(rank));
-    if (threadIdx.x == 32 && rank == 0) shared.drawn.draw(counter, static_cast<std::uint32_t>(tiles.pairs()));
-  } else {
-    hopper::take_registers<232>();
-    multiply<promotes, wide_range>(shared, tiles, to, d, *a_descale * *b_descale, sizes);
-  }
-  __syncwarp();
-  hopper::cluster_sync();  // its other block may still write here
+  auto& shared = *reinterpret_cast<typename F::Shared*>(memory);
+  run_pipeline<typename F::OwnTiles>(
+      shared, counts, counter, sizes,
+      [&](typename F::OwnTiles& tiles, int rank) { bring<promotes>(shared, tiles, a, b, transposed, rank); },
+      [&](typename F::OwnTiles& tiles) { multiply<promotes, wide_range>(shared, tiles, to, d, *a_descale * *b_descale, sizes); });
 #endif
-}
-
-template <bool promotes>
-std::int64_t float8_shared_bytes(std::int64_t experts) {
-  return static_cast<std::int64_t>(sizeof(Float8Shared<promotes>)) + (experts + 1) * std::int64_t{sizeof(Begin)};
 }
 
 template <bool promotes, bool wide_range>
@@ -219,7 +172,7 @@ class HopperFloat8Product final : public Kernel {
       : product_(product),
         sizes_(sizes),
         blocks_(multiprocessors / 2 * 2),
-        shared_(static_cast<int>(float8_shared_bytes<promotes>(sizes.experts))) {
+        shared_(static_cast<int>(Float8<promotes>::Shared::size(sizes.experts))) {
     cuda::check(
         cudaFuncSetAttribute(multiply_float8_groups<promotes, wide_range>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_),
         "shared memory for grouped products");
@@ -257,7 +210,7 @@ Made make_hopper_float8_product(GroupedProduct product, const GroupedSizes& size
   const bool fits = in_step(16, {sizes.k}) && in_step(8, {sizes.n}) && std::max({sizes.rows, sizes.n, sizes.k}) < most;
   const bool any = sizes.experts > 0 && sizes.rows > 0 && sizes.n > 0 && sizes.k > 0;
   const std::int64_t shared =
-      fast ? grouped::float8_shared_bytes<false>(sizes.experts) : grouped::float8_shared_bytes<true>(sizes.experts);
+      fast ? grouped::Float8<false>::Shared::size(sizes.experts) : grouped::Float8<true>::Shared::size(sizes.experts);
   if (!fits || !any || shared > most_shared || settings.multiprocessors < 2) return nullptr;
   hopper::require_bodies("the kernel of experts' products in 8-bit floats", plain_instead, settings);
   const auto make = [&]<bool promotes, bool wide_range>() -> Made {

@@ -1,8 +1,5 @@
-// Products of experts' rows in bf16 on Hopper. Blocks stay for the whole launch, one on each multiprocessor, in clusters of two.
-// One warp of a block has the copy engine bring operands into a ring of stages, two warpgroups multiply 64 rows of a tile each,
-// and the results leave through the copy engine while the next tile is multiplied. Of the operands that both blocks of a cluster
-// need, each brings half, for both.
-#include "plugins/devices/cuda/kernels/moe/grouped_store.cuh"
+// Products of experts' rows in bf16 on Hopper, in the pipeline of grouped_pipeline.cuh.
+#include "plugins/devices/cuda/kernels/moe/grouped_pipeline.cuh"
 #include "plugins/devices/cuda/kernels/moe/hopper_code.cuh"
 #include "plugins/devices/cuda/kernels/common/launch.h"
 #include "plugins/devices/cuda/kernels/moe/tensor_map.h"
@@ -10,32 +7,12 @@
 namespace consist::cuda {
 namespace grouped {
 
-constexpr int threads = 3 * 128;
-constexpr int stages = 4, a_bytes = tile_m * line_bytes, b_bytes = tile_n * line_bytes, stage_bytes = a_bytes + b_bytes;
-
-struct Shared {
-  std::uint8_t stage[stages][stage_bytes];
-  std::uint8_t slot[2][slots * box_bytes];
-  std::uint64_t full[stages], empty[stages];
-  Drawn drawn;
-  Begin begin[1];  ///< [experts + 2]
-};
-
-/// The stage that is next, and whether its barriers' phases are odd.
-struct Ring {
-  int stage = 0;
-  std::uint32_t phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage < stages) return;
-    stage = 0;
-    phase ^= 1;
-  }
-};
+constexpr int a_bytes = tile_m * line_bytes, b_bytes = tile_n * line_bytes;
+using Shared = Pipeline<a_bytes + b_bytes>;
 
 template <GroupedProduct product>
 struct Operands {
   static constexpr int a_boxes = a_bytes / box_bytes, b_boxes = b_bytes / box_bytes;
-  static constexpr std::uint16_t both_blocks = 3;  ///< of the cluster, a bit each
   static constexpr bool of_weights = product == GroupedProduct::weight_grad;
   static constexpr bool a_along_k = !of_weights, b_along_k = product == GroupedProduct::forward;
   /// From one group of 16 along k to the next, in units of 16 bytes.
@@ -79,15 +56,15 @@ __device__ __forceinline__ void bring(Shared& shared, Tiles<product>& tiles, con
       std::uint64_t* const full = shared.full + ring.stage;
       const int k = block * tile_k;
       hopper::wait(shared.empty + ring.stage, ring.phase ^ 1);
-      hopper::arrive_and_expect(full, stage_bytes);
+      hopper::arrive_and_expect(full, Shared::stage_bytes);
       if (tile.same_rows) {
         for (int box = rank * O::a_boxes / 2; box < (rank + 1) * O::a_boxes / 2; ++box)
-          O::load_a(stage, a, full, tile, box, k, O::both_blocks);
+          O::load_a(stage, a, full, tile, box, k, both_blocks);
         for (int box = 0; box < O::b_boxes; ++box) O::load_b(stage, b, full, tile, box, k, 0);
       } else {
         for (int box = 0; box < O::a_boxes; ++box) O::load_a(stage, a, full, tile, box, k, 0);
         for (int box = rank * O::b_boxes / 2; box < (rank + 1) * O::b_boxes / 2; ++box)
-          O::load_b(stage, b, full, tile, box, k, O::both_blocks);
+          O::load_b(stage, b, full, tile, box, k, both_blocks);
       }
       ring.advance();
     }
@@ -105,20 +82,74 @@ __device__ __forceinline__ void bring(Shared& shared, Tiles<product>& tiles, con
   }
 }
 
+/// Clears what lies in a stage behind the first `lines` rows of both operands: another expert's. By both warpgroups.
+template <GroupedProduct product>
+__device__ __forceinline__ void clear_behind(std::uint8_t* stage, int lines) {
+  using O = Operands<product>;
+  constexpr int of_line = line_bytes / 16;
+  const int chunks = (tile_k - lines) * of_line;
+  for (int i = static_cast<int>(threadIdx.x) - 128; i < chunks * (O::a_boxes + O::b_boxes); i += 256) {
+    const int box = i / chunks;
+    std::uint8_t* const behind = stage + box * box_bytes + lines * line_bytes;
+    *reinterpret_cast<uint4*>(behind + (i - box * chunks) * 16) = uint4{};
+  }
+  hopper::publish_to_engines();
+  hopper::meet(1, 256);
+}
+
+/// sums = 64 rows of a tile, stage by stage. first_a, first_b: the warpgroup's operands in the first stage.
+template <GroupedProduct product>
+__device__ __forceinline__ void multiply_stages(Shared& shared, Ring& ring, const Tile& tile, std::uint32_t first_a,
+                                                std::uint32_t first_b, float (&sums)[tile_n / 2]) {
+  using O = Operands<product>;
+  const int k_blocks = hopper::uniform(tile.k_blocks);
+  int previous = 0;
+#pragma unroll 1
+  for (int block = 0; block < k_blocks; ++block) {
+    hopper::wait(shared.full + ring.stage, ring.phase);
+    if constexpr (O::of_weights) {
+      if (const int lines = tile.rows - block * tile_k; lines < tile_k) clear_behind<product>(shared.stage[ring.stage], lines);
+    }
+    const std::uint32_t stage = static_cast<std::uint32_t>(ring.stage) * (Shared::stage_bytes / 16);
+    hopper::begin_products();
+#pragma unroll
+    for (std::uint32_t k = 0; k < tile_k / 16; ++k) {
+      hopper::multiply<O::a_along_k, O::b_along_k>(sums, hopper::operand(first_a + stage + k * O::a_step),
+                                                   hopper::operand(first_b + stage + k * O::b_step), k == 0 ? block : 1);
+    }
+    hopper::commit_products();
+    hopper::wait_for_products<1>();
+    if (block > 0) release(shared.empty + previous);
+    previous = ring.stage;
+    ring.advance();
+  }
+  hopper::wait_for_products<0>();
+  hopper::sums_are_there(sums);
+  release(shared.empty + previous);
+}
+
+/// Adds to sums what the result holds, in bf16, which the next two stages have.
+__device__ __forceinline__ void add_held(Shared& shared, Ring& ring, int group, float (&sums)[tile_n / 2]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    hopper::wait(shared.full + ring.stage, ring.phase);
+#pragma unroll
+    for (int box = 0; box < 2; ++box) add_box(sums + half * 64 + box * 32, shared.stage[ring.stage] + (2 * group + box) * box_bytes);
+    hopper::sums_are_there(sums);  // and so what they were added to has been read
+    __syncwarp();
+    release(shared.empty + ring.stage);
+    ring.advance();
+  }
+}
+
 /// Multiplies 64 rows of this block's tiles; by a warpgroup.
 template <GroupedProduct product, bool add, typename T>
 __device__ __forceinline__ void multiply(Shared& shared, Tiles<product>& tiles, const CUtensorMap& to, T* d, const Sizes& sizes) {
   using O = Operands<product>;
   constexpr bool adds_bf16 = add && sizeof(T) == 2;
-  const int group = hopper::uniform(static_cast<int>(threadIdx.x) / 128 - 1), lane = static_cast<int>(threadIdx.x) % 32;
-  const auto at_of = [](const void* first, bool along_k) {
-    return static_cast<std::uint32_t>(hopper::uniform(static_cast<int>(hopper::operand_at(first, along_k, box_bytes))));
-  };
-  const std::uint32_t first_a = at_of(shared.stage[0] + group * box_bytes, O::a_along_k),
-                      first_b = at_of(shared.stage[0] + a_bytes, O::b_along_k);
-  const auto release = [&](int stage) {
-    if (lane < 2) hopper::arrive_at(shared.empty + stage, static_cast<std::uint32_t>(lane));
-  };
+  const int group = own_group();
+  const std::uint32_t first_a = operand_in(shared.stage[0] + group * box_bytes, O::a_along_k),
+                      first_b = operand_in(shared.stage[0] + a_bytes, O::b_along_k);
   float sums[tile_n / 2];
   DrawReader draw(shared.drawn);
   Ring ring;
@@ -127,66 +158,17 @@ __device__ __forceinline__ void multiply(Shared& shared, Tiles<product>& tiles, 
     const int first_row = group * box_lines;  // of the tile
     // The tile's first element.
     T* const at = d + (O::of_weights ? static_cast<std::int64_t>(tile.expert) * sizes.m + tile.m : tile.row) * sizes.n + tile.n;
-    const int rows = O::of_weights ? sizes.m - tile.m : tile.rows, columns = sizes.n - tile.n;
     if (tile.k_blocks == 0) {
-      if (!add) clear_rows(at + static_cast<std::int64_t>(first_row) * sizes.n, rows - first_row, columns, sizes.n);
+      const int rows = O::of_weights ? sizes.m - tile.m : tile.rows;
+      if (!add) clear_rows(at + static_cast<std::int64_t>(first_row) * sizes.n, rows - first_row, sizes.n - tile.n, sizes.n);
       continue;
     }
-    const int k_blocks = hopper::uniform(tile.k_blocks);
-    int previous = 0;
-#pragma unroll 1
-    for (int block = 0; block < k_blocks; ++block) {
-      hopper::wait(shared.full + ring.stage, ring.phase);
-      if constexpr (O::of_weights) {
-        if (const int lines = tile.rows - block * tile_k; lines < tile_k) {
-          // Rows behind the expert's last one are another's.
-          constexpr int of_line = line_bytes / 16;
-          const int chunks = (tile_k - lines) * of_line;
-          for (int i = static_cast<int>(threadIdx.x) - 128; i < chunks * (O::a_boxes + O::b_boxes); i += 256) {
-            const int box = i / chunks;
-            std::uint8_t* const behind = shared.stage[ring.stage] + box * box_bytes + lines * line_bytes;
-            *reinterpret_cast<uint4*>(behind + (i - box * chunks) * 16) = uint4{};
-          }
-          hopper::publish_to_engines();
-          hopper::meet(1, 256);
-        }
-      }
-      const std::uint32_t stage = static_cast<std::uint32_t>(ring.stage) * (stage_bytes / 16);
-      hopper::begin_products();
-#pragma unroll
-      for (std::uint32_t k = 0; k < tile_k / 16; ++k) {
-        hopper::multiply<O::a_along_k, O::b_along_k>(sums, hopper::operand(first_a + stage + k * O::a_step),
-                                                     hopper::operand(first_b + stage + k * O::b_step), k == 0 ? block : 1);
-      }
-      hopper::commit_products();
-      hopper::wait_for_products<1>();
-      if (block > 0) release(previous);
-      previous = ring.stage;
-      ring.advance();
-    }
-    hopper::wait_for_products<0>();
-    hopper::sums_are_there(sums);
-    release(previous);
-    if constexpr (adds_bf16) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        hopper::wait(shared.full + ring.stage, ring.phase);
-#pragma unroll
-        for (int box = 0; box < 2; ++box)
-          add_box(sums + half * 64 + box * 32, shared.stage[ring.stage] + (2 * group + box) * box_bytes);
-        hopper::sums_are_there(sums);  // and so what they were added to has been read
-        __syncwarp();
-        release(ring.stage);
-        ring.advance();
-      }
-    }
-    if constexpr (O::of_weights) {
+    multiply_stages<product>(shared, ring, tile, first_a, first_b, sums);
+    if constexpr (adds_bf16) add_held(shared, ring, group, sums);
+    if constexpr (O::of_weights)
       store_boxes<add && !adds_bf16, T>(sums, shared.slot[group], to, group, tile.n, tile.m + first_row, tile.expert);
-    } else if (rows >= first_row + box_lines) {
-      store_boxes<false, T>(sums, shared.slot[group], to, group, tile.n, tile.row + first_row, 0);
-    } else {
-      store_some(sums, at, first_row + static_cast<int>(threadIdx.x) % 128 / 32 * 16, rows, columns, sizes.n);
-    }
+    else
+      store_rows(sums, shared.slot[group], to, at, tile, group, sizes.n);
   }
   hopper::wait_for_reads<0>();
 }
@@ -200,45 +182,20 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(threads, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::uint8_t memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  const std::uint32_t rank = hopper::rank_in_cluster();
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (threadIdx.x == 0) {
-    constexpr int consumers = 2 * 8, readers = 2 * (8 + 1);  // warps of the cluster
-    for (int i = 0; i < stages; ++i) {
-      hopper::barrier_init(shared.full + i, 1);
-      hopper::barrier_init(shared.empty + i, consumers);
-    }
-    shared.drawn.init(readers);
-    hopper::barriers_are_made();
-  }
-  if (warp == 1) find_begins<product>(shared.begin, counts, sizes);
-  __syncthreads();
-  hopper::cluster_sync();
-  Tiles<product> tiles(shared.begin, sizes, rank);
-  if (warp < 4) {
-    hopper::give_registers<40>();
-    if (warp == 0) bring<product, add && sizeof(T) == 2>(shared, tiles, a, b, to, static_cast<int>(rank));
-    if (threadIdx.x == 32 && rank == 0) shared.drawn.draw(counter, static_cast<std::uint32_t>(tiles.pairs()));
-  } else {
-    hopper::take_registers<232>();
-    multiply<product, add, T>(shared, tiles, to, d, sizes);
-  }
-  __syncwarp();
-  hopper::cluster_sync();  // its other block may still write here
+  run_pipeline<Tiles<product>>(
+      shared, counts, counter, sizes,
+      [&](Tiles<product>& tiles, int rank) { bring<product, add && sizeof(T) == 2>(shared, tiles, a, b, to, rank); },
+      [&](Tiles<product>& tiles) { multiply<product, add, T>(shared, tiles, to, d, sizes); });
 #endif
 }
 
 namespace {
 
-std::int64_t shared_bytes(std::int64_t experts) {
-  return static_cast<std::int64_t>(sizeof(Shared)) + (experts + 1) * std::int64_t{sizeof(Begin)};
-}
-
 template <GroupedProduct product, typename T>
 class HopperProduct final : public Kernel {
  public:
   HopperProduct(const GroupedSizes& sizes, int multiprocessors)
-      : sizes_(sizes), blocks_(multiprocessors / 2 * 2), shared_(static_cast<int>(shared_bytes(sizes.experts))) {
+      : sizes_(sizes), blocks_(multiprocessors / 2 * 2), shared_(static_cast<int>(Shared::size(sizes.experts))) {
     cuda::check(cudaFuncSetAttribute(multiply_groups<product, false, T>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_),
                 "shared memory for grouped products");
     if constexpr (product == GroupedProduct::weight_grad) {
@@ -286,7 +243,7 @@ Made make_hopper_product(GroupedProduct product, const GroupedSizes& sizes, DTyp
   const bool fits =
       in_step(per_access<bf16>, {sizes.m, sizes.n, sizes.k}) && std::max({sizes.rows, sizes.m, sizes.n, sizes.k}) < most;
   const bool any = sizes.experts > 0 && sizes.rows > 0 && sizes.n > 0;
-  if (!fits || !any || grouped::shared_bytes(sizes.experts) > most_shared || settings.multiprocessors < 2) return nullptr;
+  if (!fits || !any || grouped::Shared::size(sizes.experts) > most_shared || settings.multiprocessors < 2) return nullptr;
   hopper::require_bodies("the kernel of experts' products in bf16", plain_instead, settings);
   using grouped::HopperProduct;
   switch (product) {

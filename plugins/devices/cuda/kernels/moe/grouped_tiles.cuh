@@ -80,6 +80,10 @@ class Tiles {
  public:
   __device__ Tiles(const Begin* begin, const Sizes& sizes, std::uint32_t rank)
       : begin_(begin), sizes_(sizes), rank_(static_cast<int>(rank)), across_(parts_in(sizes.n, width)) {}
+  /// Fills begin [experts + 2]; by one warp.
+  static __device__ void find_begins(Begin* begin, const std::int32_t* counts, const Sizes& sizes) {
+    grouped::find_begins<product, width>(begin, counts, sizes);
+  }
   __device__ int pairs() const { return begin_[sizes_.experts + 1].pair; }
   /// `pair` is at least that of the last call. false: there is none of that number.
   __device__ bool find(int pair, Tile& tile) {

@@ -47,6 +47,40 @@ struct Probabilities {
   }
 };
 
+struct Choice {
+  int expert;
+  float probability;
+};
+
+/// The expert with the largest logit of those that are not taken, of equal ones the first; by a whole warp. `taken`: a bit for each expert
+/// of this lane.
+template <int each>
+__device__ __forceinline__ Choice next_choice(const Logits<each>& row, const Probabilities<each>& softmax, std::uint32_t taken,
+                                              int experts) {
+  float best = 0, probability = 0;
+  int expert = -1;
+#pragma unroll
+  for (int i = 0; i < each; ++i) {
+    const int candidate = static_cast<int>(threadIdx.x) % 32 + 32 * i;
+    if (candidate >= experts || (taken >> i & 1U) != 0 || (expert >= 0 && !(row.value[i] > best))) continue;
+    best = row.value[i];
+    probability = softmax.p[i];
+    expert = candidate;
+  }
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const float other = __shfl_xor_sync(all_lanes, best, distance),
+                other_probability = __shfl_xor_sync(all_lanes, probability, distance);
+    const int other_expert = __shfl_xor_sync(all_lanes, expert, distance);
+    if (other_expert < 0 || (expert >= 0 && !(other > best || (other == best && other_expert < expert)))) continue;
+    best = other;
+    probability = other_probability;
+    expert = other_expert;
+  }
+  // Numbers that compare with none may leave lanes with different ones.
+  return {__shfl_sync(all_lanes, expert, 0), __shfl_sync(all_lanes, probability, 0)};
+}
+
 /// Statistics of a block's tokens go to partial [blocks, 2·experts + 1]. Blocks take tokens in turn, so that sums have a fixed
 /// order.
 template <typename T, int each>
@@ -65,28 +99,7 @@ __global__ void __launch_bounds__(threads)
     std::uint32_t taken = 0;  // a bit per expert of this lane
     float sum = 0;
     for (int slot = 0; slot < choices; ++slot) {
-      float best = 0, probability = 0;
-      int expert = -1;
-#pragma unroll
-      for (int i = 0; i < each; ++i) {
-        const int candidate = lane + 32 * i;
-        if (candidate >= experts || (taken >> i & 1U) != 0 || (expert >= 0 && !(row.value[i] > best))) continue;
-        best = row.value[i];
-        probability = softmax.p[i];
-        expert = candidate;
-      }
-#pragma unroll
-      for (int distance = 16; distance > 0; distance /= 2) {
-        const float other = __shfl_xor_sync(all_lanes, best, distance),
-                    other_probability = __shfl_xor_sync(all_lanes, probability, distance);
-        const int other_expert = __shfl_xor_sync(all_lanes, expert, distance);
-        if (other_expert < 0 || (expert >= 0 && !(other > best || (other == best && other_expert < expert)))) continue;
-        best = other;
-        probability = other_probability;
-        expert = other_expert;
-      }
-      expert = __shfl_sync(all_lanes, expert, 0);  // numbers that compare with none may leave lanes with different ones
-      probability = __shfl_sync(all_lanes, probability, 0);
+      const auto [expert, probability] = next_choice(row, softmax, taken, experts);
       sum += probability;
 #pragma unroll
       for (int i = 0; i < each; ++i) {

@@ -131,6 +131,53 @@ __device__ __forceinline__ void fetch(Words<T, N>* to, const T* from) {
   __pipeline_memcpy_async(to, from, sizeof(Words<T, N>));
 }
 
+/// Begins to bring row `row` of dy, x and `added` into a slot, if there is one; `added` may be null.
+template <typename T, int N, int held>
+__device__ __forceinline__ void fetch_row(unsigned char* fetched, int slot, const T* dy, const T* x, const T* added,
+                                          std::int64_t row, std::int64_t rows, int c) {
+  if (row < rows) {
+    const unsigned threads = blockDim.x * blockDim.y;
+    const auto to = Fetched<T, N, held>::at(fetched, slot);
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (i >= c) continue;
+      fetch<T, N>(to.dy + k * threads, dy + row * c + i);
+      fetch<T, N>(to.x + k * threads, x + row * c + i);
+      if (added != nullptr) fetch<T, N>(to.added + k * threads, added + row * c + i);
+    }
+  }
+  __pipeline_commit();  // also of nothing: they are counted
+}
+
+/// Adds up dw of the block's rows, in order, into the block's row of `partial`. `shared` [c].
+template <int N, int held>
+__device__ __forceinline__ void store_sums(Pack<float, N> (&dw)[held], float* shared, float* __restrict__ partial, int c) {
+  for (unsigned y = 1; y < blockDim.y; ++y) {
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (threadIdx.y != y || i >= c) continue;
+      store_pack<N>(shared + i, dw[k]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (threadIdx.y != 0 || i >= c) continue;
+      const Pack<float, N> other = load_pack<N>(shared + i);
+#pragma unroll
+      for (int j = 0; j < N; ++j) dw[k].element[j] += other.element[j];
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < held; ++k) {
+    const int i = (threadIdx.x + k * blockDim.x) * N;
+    if (threadIdx.y == 0 && i < c) store_pack<N>(partial + blockIdx.x * static_cast<std::int64_t>(c) + i, dw[k]);
+  }
+}
+
 /// dx of the block's rows (every gridDim.x-th group of blockDim.y rows), and the block's part of dw. `added` may be null or dx
 /// itself, whose elements each thread reads before it writes them. Dynamic shared memory: `underway` times Fetched::bytes().
 template <typename T, int N, int underway, int held = held_backward>
@@ -142,22 +189,9 @@ __global__ void __launch_bounds__(widest)
   const unsigned threads = blockDim.x * blockDim.y;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y,
                      first_row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  const auto fetch_row = [&](std::int64_t row, int slot) {
-    if (row < rows) {
-      const auto to = Fetched<T, N, held>::at(fetched, slot);
+  const auto fetch_next = [&](std::int64_t row, int slot) { fetch_row<T, N, held>(fetched, slot, dy, x, added, row, rows, c); };
 #pragma unroll
-      for (int k = 0; k < held; ++k) {
-        const int i = (threadIdx.x + k * blockDim.x) * N;
-        if (i >= c) continue;
-        fetch<T, N>(to.dy + k * threads, dy + row * c + i);
-        fetch<T, N>(to.x + k * threads, x + row * c + i);
-        if (added != nullptr) fetch<T, N>(to.added + k * threads, added + row * c + i);
-      }
-    }
-    __pipeline_commit();  // also of nothing: they are counted
-  };
-#pragma unroll
-  for (int ahead = 0; ahead < underway - 1; ++ahead) fetch_row(first_row + ahead * step, ahead);
+  for (int ahead = 0; ahead < underway - 1; ++ahead) fetch_next(first_row + ahead * step, ahead);
 
   Words<T, N> weight[held];
   Pack<float, N> dw[held] = {};
@@ -173,7 +207,7 @@ __global__ void __launch_bounds__(widest)
     const float scale = next_rstd;
     if (row + step < rows) next_rstd = rstd[row + step];
     __pipeline_wait_prior(underway - 2);
-    fetch_row(row + (underway - 1) * step, (slot + underway - 1) % underway);
+    fetch_next(row + (underway - 1) * step, (slot + underway - 1) % underway);
     const auto now = Fetched<T, N, held>::at(fetched, slot);
     Words<T, N> now_dy[held], now_x[held];
     float dot = 0.0F;
@@ -206,31 +240,7 @@ __global__ void __launch_bounds__(widest)
       store_words<N>(dx + row * c + i, made);
     }
   }
-  // The rows of the block, in order.
-  auto* const shared = reinterpret_cast<float*>(fetched);  // [c]
-  for (unsigned y = 1; y < blockDim.y; ++y) {
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < held; ++k) {
-      const int i = (threadIdx.x + k * blockDim.x) * N;
-      if (threadIdx.y != y || i >= c) continue;
-      store_pack<N>(shared + i, dw[k]);
-    }
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < held; ++k) {
-      const int i = (threadIdx.x + k * blockDim.x) * N;
-      if (threadIdx.y != 0 || i >= c) continue;
-      const Pack<float, N> other = load_pack<N>(shared + i);
-#pragma unroll
-      for (int j = 0; j < N; ++j) dw[k].element[j] += other.element[j];
-    }
-  }
-#pragma unroll
-  for (int k = 0; k < held; ++k) {
-    const int i = (threadIdx.x + k * blockDim.x) * N;
-    if (threadIdx.y == 0 && i < c) store_pack<N>(partial + blockIdx.x * static_cast<std::int64_t>(c) + i, dw[k]);
-  }
+  store_sums<N>(dw, reinterpret_cast<float*>(fetched), partial, c);
 }
 
 /// The same element by element: partial [gridDim.x, c] is summed in place.

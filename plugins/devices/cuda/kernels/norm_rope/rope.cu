@@ -145,6 +145,32 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// Adds up the block's dw, of a lane's packs in both halves: over the groups of lanes of a warp, then over the warps.
+template <int N, int lanes>
+__device__ __forceinline__ void store_sums(float (&dwa)[N], float (&dwb)[N], float (&sums)[threads / 32][2 * N * lanes],
+                                           float* __restrict__ partial) {
+  constexpr int dim = 2 * N * lanes, half = dim / 2;
+  const int lane = threadIdx.x % lanes;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+#pragma unroll
+    for (int distance = 16; distance >= lanes; distance /= 2) {
+      dwa[i] += __shfl_xor_sync(0xffffffffU, dwa[i], distance);
+      dwb[i] += __shfl_xor_sync(0xffffffffU, dwb[i], distance);
+    }
+    if (threadIdx.x % 32 < lanes) {
+      sums[threadIdx.x / 32][lane * N + i] = dwa[i];
+      sums[threadIdx.x / 32][half + lane * N + i] = dwb[i];
+    }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < dim; i += threads) {
+    float total = 0.0F;
+    for (int warp = 0; warp < threads / 32; ++warp) total += sums[warp][i];
+    partial[static_cast<std::int64_t>(blockIdx.x) * dim + i] = total;
+  }
+}
+
 /// dx and the block's part of dw [dim]. With g the gradient before the rotation:
 /// dx = rstd·(g·w − x·rstd²·mean(g·w·x)), dw = Σ g·x·rstd.
 template <typename T, int N, int lanes>
@@ -210,25 +236,7 @@ __global__ void __launch_bounds__(threads, blocks_backward<T>)
       store_words<N>(dx_here + h * dim + half, gb[h]);
     }
   }
-  // Over the groups of lanes of a warp, then over the warps.
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-#pragma unroll
-    for (int distance = 16; distance >= lanes; distance /= 2) {
-      dwa[i] += __shfl_xor_sync(0xffffffffU, dwa[i], distance);
-      dwb[i] += __shfl_xor_sync(0xffffffffU, dwb[i], distance);
-    }
-    if (threadIdx.x % 32 < lanes) {
-      sums[threadIdx.x / 32][lane * N + i] = dwa[i];
-      sums[threadIdx.x / 32][half + lane * N + i] = dwb[i];
-    }
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < dim; i += threads) {
-    float total = 0.0F;
-    for (int warp = 0; warp < threads / 32; ++warp) total += sums[warp][i];
-    partial[static_cast<std::int64_t>(blockIdx.x) * dim + i] = total;
-  }
+  store_sums<N, lanes>(dwa, dwb, sums, partial);
 }
 
 /// The same, a block for each head in turn, its sum in partial [gridDim.x, dim] itself.
