@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "consist/bfloat16.h"
 #include "consist/error.h"
-#include "core/base/bfloat16.h"
 
 namespace consist {
 namespace {

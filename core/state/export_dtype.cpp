@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/bfloat16.h"
+#include "consist/bfloat16.h"
 #include "core/base/float16.h"
 #include "core/weights/model_weights.h"
 

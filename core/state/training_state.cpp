@@ -4,11 +4,11 @@
 #include <array>
 #include <cstring>
 
+#include "consist/bfloat16.h"
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
-#include "core/base/bfloat16.h"
 #include "core/program/local_ranges.h"
 #include "core/state/initial_values.h"
 #include "core/state/staged_upload.h"

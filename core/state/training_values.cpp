@@ -3,8 +3,8 @@
 #include <cstring>
 #include <set>
 
+#include "consist/bfloat16.h"
 #include "consist/error.h"
-#include "core/base/bfloat16.h"
 #include "core/state/training_state.h"
 
 namespace consist {

@@ -7,8 +7,8 @@
 #include <set>
 #include <type_traits>
 
+#include "consist/bfloat16.h"
 #include "consist/error.h"
-#include "core/base/bfloat16.h"
 #include "core/base/float16.h"
 
 namespace consist {

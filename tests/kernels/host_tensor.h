@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <vector>
 
+#include "consist/bfloat16.h"
 #include "consist/float8.h"
 #include "consist/op.h"
-#include "core/base/bfloat16.h"
 #include "tests/reference/ops.h"
 
 namespace consist::test {

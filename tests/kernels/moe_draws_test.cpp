@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "core/base/bfloat16.h"
+#include "consist/bfloat16.h"
 #include "tests/kernels/kernel_shapes.h"
 
 namespace consist {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "consist/bfloat16.h"
 #include "consist/op.h"
-#include "core/base/bfloat16.h"
 
 namespace consist::reference {
 

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/base/bfloat16.h"
+#include "consist/bfloat16.h"
 #include "core/base/float16.h"
 #include "core/weights/model_weights.h"
 #include "tests/child_process.h"

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "consist/bfloat16.h"
 #include "consist/error.h"
-#include "core/base/bfloat16.h"
 #include "core/compile/compile.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"

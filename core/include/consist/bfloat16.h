@@ -1,4 +1,4 @@
-// bfloat16 on the host: the upper half of an f32.
+// bfloat16 on the host: the upper half of an f32. Without branches, so that loops over them vectorise.
 #pragma once
 
 #include <bit>
@@ -6,13 +6,14 @@
 
 namespace consist {
 
-/// Rounds to nearest, ties to even; NaN stays NaN (quiet).
+/// Rounds to nearest, ties to even; beyond the range to infinity. NaN stays NaN (quiet), with its sign.
 constexpr std::uint16_t to_bfloat16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>(bits >> 16 | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+  const std::uint32_t rounded = (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16, nan = bits >> 16 | 0x40U;
+  return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
 }
 
+/// Exact.
 constexpr float from_bfloat16(std::uint16_t bits) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }

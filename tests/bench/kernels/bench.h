@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "consist/bfloat16.h"
 #include "consist/device.h"
 #include "consist/float8.h"
 #include "consist/op.h"
-#include "core/base/bfloat16.h"
 
 namespace consist::bench {
 

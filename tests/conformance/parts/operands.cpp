@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/base/bfloat16.h"
+#include "consist/bfloat16.h"
 
 namespace consist::testing {
 namespace {

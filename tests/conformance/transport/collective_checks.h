@@ -11,18 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "consist/bfloat16.h"
 #include "consist/transport.h"
 #include "tests/conformance/transport/memory.h"
 
 namespace consist::testing {
-
-inline std::uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
-}
-inline float from_bf16(std::uint16_t value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16U);
-}
 
 /// Elements of one dtype, seen as floats on the host, with a copy in the memory that collectives work on. A guard after the end
 /// shows writes beyond it.
@@ -41,13 +34,13 @@ class Elements {
   std::size_t size() const { return count_; }
   float get(std::size_t i) const {
     if (dtype_ == DType::f32) return reinterpret_cast<const float*>(bytes_.data())[i];
-    return from_bf16(reinterpret_cast<const std::uint16_t*>(bytes_.data())[i]);
+    return from_bfloat16(reinterpret_cast<const std::uint16_t*>(bytes_.data())[i]);
   }
   void set(std::size_t i, float value) {
     if (dtype_ == DType::f32) {
       reinterpret_cast<float*>(bytes_.data())[i] = value;
     } else {
-      reinterpret_cast<std::uint16_t*>(bytes_.data())[i] = to_bf16(value);
+      reinterpret_cast<std::uint16_t*>(bytes_.data())[i] = to_bfloat16(value);
     }
   }
   std::string bytes() const { return {reinterpret_cast<const char*>(bytes_.data()), count_ * size_of(dtype_)}; }
@@ -109,7 +102,7 @@ inline void check_all_reduce_is_bitwise_equal(Communicator& group, Memory& memor
     double sum = 0;
     double magnitude = 0;
     for (int member = 0; member < group.size(); ++member) {
-      const float term = dtype == DType::f32 ? rough(member, i) : from_bf16(to_bf16(rough(member, i)));
+      const float term = dtype == DType::f32 ? rough(member, i) : from_bfloat16(to_bfloat16(rough(member, i)));
       sum += term;
       magnitude += std::abs(term);
     }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "consist/bfloat16.h"
 #include "consist/float8.h"
 #include "consist/kernel.h"
 
@@ -18,18 +19,14 @@ inline float load(float value) {
   return value;
 }
 inline float load(bf16 value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+  return from_bfloat16(value.bits);
 }
 
 inline void store(float& to, float value) {
   to = value;
 }
-/// Rounds to nearest, ties to even; NaN stays NaN. Without branches, so that loops vectorise.
 inline void store(bf16& to, float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16;
-  const std::uint32_t nan = bits >> 16 | 0x40U;
-  to.bits = static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
+  to.bits = to_bfloat16(value);
 }
 
 template <const Float8Format& format>
