@@ -90,7 +90,7 @@ int status_of(int argc, char** argv) {
 int main(int argc, char** argv) {
   consist::launch::open_standard_descriptors();
   consist::launch::raise_descriptor_limit();
-  consist::report_plugin_faults(argv);
+  consist::report_plugin_faults();
   const int status = status_of(argc, argv);
   consist::command_finished();
   return status;

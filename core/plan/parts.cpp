@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "consist/error.h"
 #include "consist/files.h"
@@ -13,7 +12,6 @@
 #include "core/base/did_you_mean.h"
 #include "core/plan/run_defaults.h"
 #include "core/plugin/kernel_sets.h"
-#include "core/plugin/plugin_faults.h"
 #include "core/weights/tokenizer_files.h"
 
 namespace consist {
@@ -66,8 +64,6 @@ std::vector<Candidate> takers(const std::vector<std::string>& names, const RunCo
   for (const std::string& name : names) {
     const PluginFile& file = host.find("model", name);
     const bool asked_for = names.size() == 1 || !options_of(config, name).empty();
-    std::optional<PluginTrial> trial;
-    if (!asked_for) trial.emplace(file.path.string());
     try {
       auto model = host.make<Model>("model", name, options_of(config, name));
       if (takes(*model)) found.push_back({name, std::move(model)});

@@ -12,7 +12,6 @@
 #include "consist/transport.h"
 #include "core/config/dataset_choices.h"
 #include "core/plan/parts.h"
-#include "core/plugin/plugin_faults.h"
 
 namespace consist {
 namespace {
@@ -27,8 +26,6 @@ std::vector<Offer> offers(const RunConfig& config, PluginHost& host) {
   std::vector<Offer> all;
   for (const std::string& name : host.names("transport")) {
     const std::map<std::string, std::string> options = options_of_owner(config, name);
-    std::optional<PluginTrial> trial;
-    if (options.empty()) trial.emplace(host.find("transport", name).path.string());
     try {
       all.push_back({name, host.make<Transport>("transport", name, options)});
     } catch (const std::exception& error) {

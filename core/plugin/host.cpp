@@ -39,12 +39,6 @@ std::vector<std::string> split_path(const char* text) {
   return parts;
 }
 
-/// True if the file is one of CONSIST_BROKEN_PLUGINS (see PluginTrial).
-bool is_broken(const fs::path& file) {
-  const std::vector<std::string> broken = split_path(std::getenv("CONSIST_BROKEN_PLUGINS"));
-  return std::find(broken.begin(), broken.end(), file.string()) != broken.end();
-}
-
 /// Loads a plugin file for good. Boost's message carries the dynamic linker's, which names undefined symbols.
 boost::dll::shared_library open_library(const fs::path& path) {
   boost::dll::shared_library library;
@@ -82,6 +76,7 @@ fs::path executable_folder() {
 }
 
 PluginHost::PluginHost(const std::vector<std::string>& extra) {
+  plugin_timeout();  // says what is wrong with it before any call needs it
   for (const std::string& place : extra) search(place, true);
   for (const std::string& place : split_path(std::getenv("CONSIST_PLUGIN_PATH"))) search(place, false);
   search(executable_folder().parent_path() / "lib" / "consist" / "plugins", false);
@@ -143,7 +138,6 @@ void PluginHost::add_file(const fs::path& path, bool named) {
     file.summary = info.summary;
     file.with_cuda = info.cuda_major != 0;
     file.problem = incompatibility(info);
-    if (file.problem.empty() && is_broken(real)) file.problem = "it crashed, exited or did not return when it was looked at";
   } catch (const DataError& error) {
     if (named) throw;
     file.problem = error.what();
@@ -232,7 +226,6 @@ PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
     const FloatModeGuard mode(*identity);
     loaded->library = in_plugin(*identity, "loading", PluginCall::Limit::plugin_timeout, [&] { return open_library(file.path); });
   }
-  add_plugin_code(*identity);
   auto symbol = [&](const char* name) {
     if (!loaded->library.has(name)) {
       throw UnavailableError(file.path.string() + " has no function " + name +

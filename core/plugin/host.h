@@ -35,8 +35,8 @@ class CONSIST_API PluginHost {
   /// Looks in `extra` (files or folders, as --plugin gives them), then in CONSIST_PLUGIN_PATH (separated by ':'), then beside the
   /// executable
   /// (<folder of the executable>/../lib/consist/plugins). Only the files' bytes are read. Throws UsageError for an `extra` path
-  /// that does not exist, DataError for an `extra` file that is no plugin, SystemError for a folder that may not be read; other
-  /// files that are no plugins are listed with their problem.
+  /// that does not exist and for a CONSIST_PLUGIN_TIMEOUT that is no number of seconds, DataError for an `extra` file that is no
+  /// plugin, SystemError for a folder that may not be read; other files that are no plugins are listed with their problem.
   explicit PluginHost(const std::vector<std::string>& extra);
 
   /// Every file found, by kind and name. Two usable files of one kind and name are a UsageError that names both.

@@ -37,24 +37,12 @@ std::string with_label(const std::string& message, const PluginIdentity& plugin)
 PluginCall::PluginCall(const PluginIdentity& plugin, const char* function, Limit limit) noexcept
     : plugin_(plugin), function_(function), outer_(innermost), limit_(limit) {
   innermost = this;
-  if (limit_ == Limit::none) return;
-  if (limit_ == Limit::many_calls) {
-    show_innermost(this);
-  } else if (!watch(*this, limit)) {
-    limit_ = Limit::none;
-  }
+  show_innermost(this);
 }
 
 PluginCall::~PluginCall() {
   innermost = outer_;
-  if (limit_ == Limit::none) return;
-  if (limit_ == Limit::many_calls) {
-    const PluginCall* outer = outer_;
-    while (outer != nullptr && outer->limit_ != Limit::many_calls) outer = outer->outer_;
-    show_innermost(outer);
-  } else {
-    unwatch(*this);
-  }
+  show_innermost(outer_);
 }
 
 const PluginCall* PluginCall::current() noexcept {

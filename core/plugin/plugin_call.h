@@ -16,19 +16,17 @@ struct PluginIdentity {
   std::string file;
 };
 
-/// The plugin that this thread is in, from construction to destruction; calls nest. Cheap without a limit (two stores) and with
-/// that of `many_calls` (five).
+/// The plugin that this thread is in, from construction to destruction; calls nest. Cheap: some ten stores.
 class CONSIST_API PluginCall {
  public:
   enum class Limit {
     none,            ///< for what may wait for other ranks or for a whole step
     plugin_timeout,  ///< plugin_timeout()
     long_work,       ///< 24 times as long: what rightly takes long on large input, such as tokenizing a corpus
-    many_calls,  ///< plugin_timeout(), for what is called very often, such as launch(): the watchdog looks at the thread now and
-                 ///< then
   };
 
-  /// `function` is a literal. A call that takes longer than its limit ends the process (see plugin_faults.h).
+  /// `function` lives as long as the call. A call that takes longer than its limit, with no other inside it, ends the process
+  /// (see plugin_faults.h).
   PluginCall(const PluginIdentity& plugin, const char* function, Limit limit = Limit::none) noexcept;
   ~PluginCall();
   PluginCall(const PluginCall&) = delete;
@@ -39,6 +37,7 @@ class CONSIST_API PluginCall {
 
   const PluginIdentity& plugin() const noexcept { return plugin_; }
   const char* function() const noexcept { return function_; }
+  Limit limit() const noexcept { return limit_; }
 
   /// To be called in a catch block: throws what was caught again, as an Error that names the plugin. Errors of consist/error.h
   /// keep their type; what is no exception becomes one.
@@ -67,7 +66,7 @@ std::invoke_result_t<Call> in_plugin(const PluginIdentity& plugin, const char* f
 }
 template <typename Call>
 std::invoke_result_t<Call> in_plugin(const PluginIdentity& plugin, const char* function, Call&& call) {
-  return in_plugin(plugin, function, PluginCall::Limit::many_calls, std::forward<Call>(call));
+  return in_plugin(plugin, function, PluginCall::Limit::plugin_timeout, std::forward<Call>(call));
 }
 
 }  // namespace consist

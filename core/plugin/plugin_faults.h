@@ -1,8 +1,8 @@
 // The end of the process by a plugin's fault: crash, exit() or hang. The message names the plugin, and the status is not 0.
 #pragma once
 
+#include <cfenv>
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -11,37 +11,19 @@
 
 namespace consist {
 
-/// Called once, first thing in main(): from here on a crash names the plugin whose code it was in, and exit() in the midst of a
-/// command is a failure. `arguments` (as main's, must last) let the program start anew without a plugin that ends it while it is
-/// looked at only (see PluginTrial).
-CONSIST_API void report_plugin_faults(char** arguments);
+/// Called once, first thing in main(): from here on a crash names the plugin and the call that it was in, and exit() in the midst
+/// of a command is a failure.
+CONSIST_API void report_plugin_faults();
 
 /// The command ends by itself: an exit() is in order from here on.
 CONSIST_API void command_finished() noexcept;
-
-/// Tells where the code of a loaded plugin lies, so that a crash in it is recognised in every thread.
-void add_plugin_code(const PluginIdentity& plugin);
-
-/// While it lives, plugins are looked at that the run need not use. One that crashes, exits or hangs then makes the program start
-/// anew (execve) with that file in CONSIST_BROKEN_PLUGINS, so that it is left out. Where that is not possible (no
-/// report_plugin_faults(), or forbid_restart()), the process ends as always.
-class CONSIST_API PluginTrial {
- public:
-  explicit PluginTrial(const std::string& file);
-  ~PluginTrial();
-  PluginTrial(const PluginTrial&) = delete;
-  PluginTrial& operator=(const PluginTrial&) = delete;
-};
-
-/// The process has begun what cannot begin twice: it has joined a job.
-CONSIST_API void forbid_restart() noexcept;
 
 /// Sets what a run does when a plugin ends the process: tell the other ranks, close the archive. Called from any thread, while
 /// others go on. One at a time; an empty function takes it back.
 CONSIST_API void on_plugin_fault(std::function<void(const std::string& message)> action);
 
-/// Reports that a call has not returned for `taken` and ends the process with status 1 (or starts it anew). `stopping`: because
-/// of plugins_must_hurry(). Called by the watchdog.
+/// Reports that a call has not returned for `taken` and ends the process with status 1. `stopping`: because of
+/// plugins_must_hurry(). Called by the watchdog.
 [[noreturn]] void end_after_hang(const PluginIdentity& plugin, const char* function, std::chrono::nanoseconds taken,
                                  bool stopping);
 
@@ -59,7 +41,7 @@ class CONSIST_API PluginsAwaited {
 };
 
 /// Treats subnormal numbers as the process did before, if a plugin has changed that for this thread (code linked with -Ofast or
-/// -ffast-math does as it is loaded), and warns once per plugin. Made before the plugin's code runs.
+/// -ffast-math does as it is loaded), and warns. Made before the plugin's code runs.
 class CONSIST_API FloatModeGuard {
  public:
   explicit FloatModeGuard(const PluginIdentity& plugin) noexcept;
@@ -69,7 +51,7 @@ class CONSIST_API FloatModeGuard {
 
  private:
   const PluginIdentity& plugin_;
-  std::uint64_t before_;
+  std::fenv_t before_;
 };
 
 }  // namespace consist

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -21,20 +19,22 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds time_to_stop{5};
 
-/// The call of limit many_calls that a thread is in. Written by that thread alone. Never freed: a thread that comes later takes
-/// over what one that has ended leaves.
+/// A thread's innermost call. Written by that thread alone, in this order; read by the watchdog.
 struct Shown {
-  std::atomic<std::uint64_t> changes{0};
-  std::atomic<const PluginIdentity*> plugin{nullptr};  // null: none
+  Shown() noexcept;
+  ~Shown();
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+
   std::atomic<const char*> function{nullptr};
-  std::atomic<bool> taken{true};
-  // The watchdog's own: the number of changes that it saw last, and since when.
-  std::uint64_t seen_changes = 0;
+  std::atomic<const PluginIdentity*> plugin{nullptr};
+  std::atomic<int> timeouts{0};  ///< that the call may take; 0: any time, or there is none
+  std::atomic<std::uint64_t> changes{0};
+  std::uint64_t seen_changes = 0;  ///< by the watchdog, and since when
   Clock::time_point seen_since;
 };
 
-// --- When a stop was asked for, and since when the run waits for plugins.
-
+// When a stop was asked for, and since when the run waits for plugins.
 std::atomic<Clock::rep> stop_asked{0}, awaited_since{0};
 std::atomic<int> awaiting{0};
 
@@ -47,132 +47,92 @@ std::optional<Clock::time_point> hurried_since() noexcept {
 
 class Watchdog {
  public:
-  Watchdog() : limit_(plugin_timeout()) {
+  /// For the process's life.
+  static Watchdog& get() {
+    static auto* const watchdog = new Watchdog;
+    return *watchdog;
+  }
+  void add(Shown& thread) {
+    const std::lock_guard lock(mutex_);
+    threads_.push_back(&thread);
+  }
+  void remove(Shown& thread) {
+    const std::lock_guard lock(mutex_);
+    std::erase(threads_, &thread);
+  }
+
+ private:
+  Watchdog() : timeout_(plugin_timeout()) {
     // Signals are for the threads that the command has made to take them.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([this] { run(); }).detach();  // to the end of the process, as this object
+    std::thread([this] { run(); }).detach();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  void add(const PluginCall& call, PluginCall::Limit limit) {
-    constexpr int long_work = 24;
-    const std::chrono::milliseconds time = limit == PluginCall::Limit::long_work ? limit_ * long_work : limit_;
-    const std::lock_guard lock(mutex_);
-    calls_.push_back({&call, Clock::now(), time});
-  }
-  void remove(const PluginCall& call) {
-    const std::lock_guard lock(mutex_);
-    // The innermost of its thread, and mostly of all threads: near the end.
-    const auto at = std::find_if(calls_.rbegin(), calls_.rend(), [&](const Watched& w) { return w.call == &call; });
-    if (at != calls_.rend()) calls_.erase(std::next(at).base());
-  }
-  Shown* room_for_thread() {
-    const std::lock_guard lock(mutex_);
-    for (const auto& shown : shown_) {
-      if (!shown->taken.exchange(true)) return shown.get();
-    }
-    shown_.push_back(std::make_unique<Shown>());
-    return shown_.back().get();
-  }
 
- private:
-  struct Watched {
-    const PluginCall* call;
-    Clock::time_point begin;
-    std::chrono::milliseconds limit;
-  };
-
-  void run() {
-    std::unique_lock lock(mutex_);
+  [[noreturn]] void run() {
     for (;;) {
-      // No limit is shorter than the time between two looks: no need to be woken by a call.
-      wake_.wait_for(lock, std::min<Clock::duration>(limit_ / 4, std::chrono::seconds(1)));
-      const Clock::time_point now = Clock::now();
-      // With the lock: none of these calls can end meanwhile.
-      for (const Watched& watched : calls_)
-        judge(watched.call->plugin(), watched.call->function(), now - watched.begin, watched.limit);
-      for (const auto& shown : shown_) look_at(*shown, now);
+      std::this_thread::sleep_for(std::min<Clock::duration>(timeout_ / 4, std::chrono::seconds(1)));
+      const std::lock_guard lock(mutex_);
+      for (Shown* thread : threads_) look_at(*thread);
     }
   }
 
-  void look_at(Shown& shown, Clock::time_point now) const {
-    const PluginIdentity* plugin = shown.plugin.load(std::memory_order_acquire);
-    const char* function = shown.function.load(std::memory_order_relaxed);
-    const std::uint64_t changes = shown.changes.load(std::memory_order_acquire);
-    if (plugin == nullptr || changes != shown.seen_changes) {
-      shown.seen_changes = changes;
-      shown.seen_since = now;
-    } else {
-      judge(*plugin, function, now - shown.seen_since, limit_);
+  void look_at(Shown& thread) const {
+    const Clock::time_point now = Clock::now();
+    if (const std::uint64_t changes = thread.changes.load(std::memory_order_acquire); changes != thread.seen_changes) {
+      thread.seen_changes = changes;
+      thread.seen_since = now;
+      return;
     }
-  }
-
-  static void judge(const PluginIdentity& plugin, const char* function, Clock::duration taken, std::chrono::milliseconds limit) {
-    if (taken >= limit) end_after_hang(plugin, function, limit, false);
+    const int timeouts = thread.timeouts;
+    if (timeouts == 0) return;
+    const Clock::duration taken = now - thread.seen_since, limit = timeout_ * timeouts;
+    if (taken >= limit) end_after_hang(*thread.plugin, thread.function, limit, false);
     const auto since = hurried_since();
-    if (since && taken >= time_to_stop && Clock::now() - *since >= time_to_stop) end_after_hang(plugin, function, taken, true);
+    if (since && taken >= time_to_stop && now - *since >= time_to_stop)
+      end_after_hang(*thread.plugin, thread.function, taken, true);
   }
 
-  const std::chrono::milliseconds limit_;
+  const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<Watched> calls_;
-  std::vector<std::unique_ptr<Shown>> shown_;
+  std::vector<Shown*> threads_;
 };
 
-Watchdog& watchdog() {
-  static auto* const the_watchdog = new Watchdog;
-  return *the_watchdog;
+Shown::Shown() noexcept {
+  try {
+    Watchdog::get().add(*this);
+  } catch (...) {
+    // Where no thread can be started nobody watches; a timeout that is none is refused where plugins are looked for.
+  }
 }
 
-// Looked at in every launch: without a constructor, and where the thread finds it without a call.
-thread_local Shown* shown __attribute__((tls_model("initial-exec"))) = nullptr;
-
-/// Gives the thread's entry back when the thread ends.
-struct Return {
-  ~Return() {
-    if (shown == nullptr) return;
-    shown->plugin = nullptr;
-    shown->taken = false;
-    shown = nullptr;
-  }
-};
-
-/// Null if there is no watchdog.
-Shown* of_this_thread() noexcept {
-  if (shown != nullptr) return shown;
+Shown::~Shown() {
   try {
-    shown = watchdog().room_for_thread();
-    static thread_local Return at_the_end;
-    static_cast<void>(at_the_end);
+    Watchdog::get().remove(*this);
   } catch (...) {
-    shown = nullptr;
+    // It was not added either.
   }
-  return shown;
+}
+
+int timeouts_of(const PluginCall* call) noexcept {
+  constexpr int long_work = 24;
+  if (call == nullptr || call->limit() == PluginCall::Limit::none) return 0;
+  return call->limit() == PluginCall::Limit::long_work ? long_work : 1;
 }
 
 }  // namespace
 
-bool watch(const PluginCall& call, PluginCall::Limit limit) noexcept {
-  try {
-    watchdog().add(call, limit);
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
-void unwatch(const PluginCall& call) noexcept {
-  watchdog().remove(call);
-}
-
 void show_innermost(const PluginCall* call) noexcept {
-  Shown* const own = of_this_thread();
-  if (own == nullptr) return;
-  if (call != nullptr) own->function.store(call->function(), std::memory_order_relaxed);
-  own->plugin.store(call == nullptr ? nullptr : &call->plugin(), std::memory_order_release);
-  own->changes.store(own->changes.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  thread_local Shown shown;
+  shown.timeouts.store(0, std::memory_order_relaxed);
+  if (call != nullptr) {
+    shown.function.store(call->function(), std::memory_order_relaxed);
+    shown.plugin.store(&call->plugin(), std::memory_order_relaxed);
+  }
+  shown.timeouts.store(timeouts_of(call), std::memory_order_release);
+  shown.changes.store(shown.changes.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 void plugins_must_hurry() noexcept {

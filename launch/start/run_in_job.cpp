@@ -8,7 +8,6 @@
 
 #include "consist/error.h"
 #include "core/job/environment.h"
-#include "core/plugin/plugin_faults.h"
 #include "launch/cli/exit_status.h"
 #include "launch/start/launcher.h"
 
@@ -81,7 +80,6 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
   } catch (const std::exception&) {
     refusal = std::current_exception();
   }
-  forbid_restart();
   StopSignals signals(address.local_rank == 0);
   const std::unique_ptr<JoinedJob> job = join_job(address);
   const Announced announced(signals, *job);

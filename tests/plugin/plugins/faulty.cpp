@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "consist/dataset.h"
 #include "consist/model.h"
@@ -26,6 +27,7 @@ void reach(const std::string& place) {
   if (deed == "_exit") ::_exit(0);
   if (deed == "abort") std::abort();
   if (deed == "crash") *static_cast<volatile int*>(nullptr) = 1;
+  if (deed == "crash in a thread") std::thread([] { *static_cast<volatile int*>(nullptr) = 1; }).join();
   if (deed == "divide") ::raise(SIGFPE);
   if (deed == "throw") throw std::out_of_range("a test");
   if (deed == "throw 42") throw 42;
