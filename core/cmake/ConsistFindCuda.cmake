@@ -8,7 +8,6 @@
 #   Consist::cudnn            cuDNN 9, header and library
 #   Consist::cudnn_frontend   its header-only C++ interface
 #   Consist::nccl             header and library;  Consist::nccl_headers: the header alone, for code that loads the library at run time
-#   Consist::nvml_headers     nvml.h; the library comes with the driver and is loaded at run time
 # CONSIST_CUDA_PARTS is a list of lines about them for the summary: what was found, in which version, or what would provide it.
 set(CONSIST_CUDA AUTO CACHE STRING "CUDA: AUTO (use it if it is found), ON (an error if not), OFF")
 set_property(CACHE CONSIST_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -158,7 +157,6 @@ if(CONSIST_WITH_CUDA)
   consist_find_cuda_part(cudnn_frontend HEADER cudnn_frontend.h HINTS ${CUDNN_FRONTEND_ROOT} $ENV{CUDNN_FRONTEND_ROOT} ${PYTHON_FOLDERS}
                          VERSION_HEADER cudnn_frontend_version.h
                          VERSION CUDNN_FRONTEND_MAJOR_VERSION CUDNN_FRONTEND_MINOR_VERSION CUDNN_FRONTEND_PATCH_VERSION)
-  consist_find_cuda_part(nvml_headers HEADER nvml.h HINTS ${TOOLKIT_FOLDERS})
 
   foreach(part cudnn nccl)
     string(TOUPPER ${part} upper)
@@ -175,10 +173,5 @@ if(CONSIST_WITH_CUDA)
   else()
     list(APPEND CONSIST_CUDA_PARTS
          "cudnn-frontend missing (set CUDNN_FRONTEND_ROOT, or install the wheel nvidia-cudnn-frontend==${CONSIST_CUDNN_FRONTEND_TESTED})")
-  endif()
-  if(TARGET Consist::nvml_headers)
-    list(APPEND CONSIST_CUDA_PARTS "nvml.h (${NVML_HEADERS_INCLUDE_DIR})")
-  else()
-    list(APPEND CONSIST_CUDA_PARTS "nvml.h missing (it is part of the toolkit's package cuda-nvml-dev)")
   endif()
 endif()
