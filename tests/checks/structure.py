@@ -7,6 +7,8 @@
   op names  nothing outside core/ops and the devices' kernels compares the name of an op: it asks for a trait (consist/op_traits.h)
   bodies    a file of kernels whose bodies depend on the architecture asks whether they are there (hopper_code.cuh) before it makes one
   origin    nothing compares Tag::inserted_by, which is for people
+  kernels   each kernel of cpu and cuda is registered once (CONSIST_KERNEL), for an op that the other device has a kernel for, too
+  functions no function of C++ or CUDA has more than MOST_LINES lines, from its head to its last brace
   words     no doc comment begins with "Of", "What", "Whether", "How" or "Which", and no file's first line with one of FIRST_LINE: each begins with
             a verb or a noun. In PLAIN folders and in documents none of
             ODD_WORDS stands where the field has a word of its own (docs/glossary.md)
@@ -42,6 +44,7 @@ FOLDERS_OF_SEVERAL = {
 }
 
 MOST_FILES = 40
+MOST_LINES = 70
 LARGE_FOLDERS = {"core/include/consist": "the public headers, which third parties include by one name"}
 
 # Folders whose comments were read for plain words: what is added there stays plain.
@@ -193,6 +196,54 @@ def check_bodies(root):
                    "call hopper::require_bodies() where the kernel is made")
 
 
+def check_kernels(root):
+    places = {"cpu": {}, "cuda": {}}
+    for device, ops in places.items():
+        for path, lines in files_of(root, [f"plugins/devices/{device}"]):
+            for number, line in enumerate(lines, 1):
+                if match := re.match(r"CONSIST_KERNEL\((\w+),", line):
+                    op, place = match[1], f"{path}:{number}"
+                    if ops.setdefault(op, place) != place:
+                        yield f"{place}: {device} has a kernel for '{op}' already, in {ops[op]}"
+    for device, other in (("cpu", "cuda"), ("cuda", "cpu")):
+        for op, place in places[device].items():
+            if op not in places[other]:
+                yield f"{place}: {other} has no kernel for '{op}'"
+
+
+# What hides braces: comments, texts, characters and the preprocessor's lines.
+HIDDEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*',
+                    re.S | re.M)
+NO_FUNCTION = re.compile(r"\s*(?:namespace|class|struct|enum|union|extern)\b|.*=\s*$", re.S)
+
+
+def functions_of(text):
+    """(first line, lines, head) of every function that stands in no other. The lines of raw texts, which are data, do not count."""
+    text = HIDDEN.sub(lambda hidden: ("\v" if hidden[0].startswith("R") else "\n") * hidden[0].count("\n"), text)
+    scopes, since, line, texts = [], 0, 1, 0
+    for mark in re.finditer(r"[{};\n\v]", text):
+        if mark[0] in "\n\v":
+            line += 1
+            texts += mark[0] == "\v"
+            continue
+        if mark[0] == "{":
+            head = text[since:mark.start()]
+            is_function = ")" in head and not NO_FUNCTION.match(head) and not any(scope[0] for scope in scopes)
+            scopes.append((is_function, line - head.lstrip().count("\n"), texts, " ".join(head.split())))
+        elif mark[0] == "}" and scopes:
+            is_function, first, before, head = scopes.pop()
+            if is_function:
+                yield first, line - first + 1 - (texts - before), head
+        since = mark.end()
+
+
+def check_functions(root):
+    for path, lines in files_of(root, ["core", "plugins", "models", "datasets", "launch", "tests"]):
+        for first, count, head in functions_of("\n".join(lines)):
+            if count > MOST_LINES:
+                yield f"{path}:{first}: a function of {count} lines, of which {MOST_LINES} are the most: which part of it has a name? {head[:80]}"
+
+
 def better_than(word):
     return next(better for pattern, better in ODD_WORDS.items() if re.fullmatch(pattern, word, re.IGNORECASE))
 
@@ -239,7 +290,8 @@ def main():
     root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     if "--draw" in sys.argv:
         return draw(root)
-    wrong = [*check_rooms(root), *check_launch_rooms(root), *check_size(root), *check_parts(root), *check_op_names(root), *check_bodies(root), *check_origin(root), *check_words(root)]
+    wrong = [*check_rooms(root), *check_launch_rooms(root), *check_size(root), *check_parts(root), *check_op_names(root), *check_bodies(root), *check_origin(root), *check_kernels(root),
+             *check_functions(root), *check_words(root)]
     for line in wrong:
         print(line)
     print(f"{len(wrong)} places are wrong" if wrong else "the structure is as it should be")

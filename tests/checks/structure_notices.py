@@ -15,9 +15,16 @@ SOUND = {
     "docs/archive.md": "The event `more_room for rows`.\n```\nno room for it\n```",
     "launch/view/view.h": "/// One line for people.",
     "launch/view/second.h": "// Lines of a view.\n// What they show is said below.",
+    "plugins/devices/cpu/kernels/linear.cpp": "CONSIST_KERNEL(linear, make_linear);",
+    "plugins/devices/cuda/kernels/linear.cu": "CONSIST_KERNEL(linear, make_linear);",
+    # Seventy lines, and braces that are none of the function's.
+    "core/base/long.cpp": "/* { */\nnamespace consist {\nvoid of_70() {\n" + "  use('}', \"}\");  // }\n" * 67 + '  text(R"(\n{\n)");\n}\n}',
     "plugins/devices/cuda/kernels/own.cu": "#if defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#endif\nhopper::require_bodies(kernel, instead, settings);",
 }
 FAULTS = {
+    "plugins/devices/cpu/kernels/alone.cpp": "CONSIST_KERNEL(alone, make_alone);",
+    "plugins/devices/cuda/kernels/twice.cu": "CONSIST_KERNEL(linear, make_other);",
+    "core/base/longer.cpp": "namespace consist {\nclass A {\n  void of_71() const {\n" + "    use([] { return 1; });\n" * 69 + "  }\n};\n}",
     "plugins/devices/cuda/kernels/empty.cu": "#if __CUDA_ARCH__ >= 900",
     "core/base/file.h": '#include "core/compile/compile.h"',
     "core/rooms/room.h": '#include "core/base/file.h"',

@@ -10,6 +10,36 @@ using test::KernelShapes;
 using test::Repeated;
 using test::Samples;
 
+/// Attention of a case, element by element in fp64, from the lse and o that the gradient was given.
+struct AttentionReference {
+  const HostTensor &q, &k, &v, &dout, &o, &lse;
+  std::int64_t sequence, heads, kv_heads, dim;
+  double scale = 1 / std::sqrt(static_cast<double>(dim));
+
+  std::int64_t query(std::int64_t b, std::int64_t p, std::int64_t h) const { return ((b * sequence + p) * heads + h) * dim; }
+  /// The first element of key t of kv head `h`.
+  std::int64_t key(std::int64_t b, std::int64_t t, std::int64_t h) const { return ((b * sequence + t) * kv_heads + h) * dim; }
+  /// The key that head h sees at t.
+  std::int64_t key_of(std::int64_t b, std::int64_t t, std::int64_t h) const { return key(b, t, h / (heads / kv_heads)); }
+  double dot(const HostTensor& x, std::int64_t i, const HostTensor& y, std::int64_t j) const {
+    double sum = 0;
+    for (std::int64_t d = 0; d < dim; ++d) sum += x[i + d] * y[j + d];
+    return sum;
+  }
+  double score(std::int64_t b, std::int64_t p, std::int64_t h, std::int64_t t) const {
+    return scale * dot(q, query(b, p, h), k, key_of(b, t, h));
+  }
+  /// Probability of key t for query p.
+  double probability(std::int64_t b, std::int64_t p, std::int64_t h, std::int64_t t) const {
+    return std::exp(score(b, p, h, t) - lse[(b * heads + h) * sequence + p]);
+  }
+  /// Gradient of its score before scaling.
+  double score_gradient(std::int64_t b, std::int64_t p, std::int64_t h, std::int64_t t) const {
+    const std::int64_t at_q = query(b, p, h);
+    return scale * probability(b, p, h, t) * (dot(dout, at_q, v, key_of(b, t, h)) - dot(dout, at_q, o, at_q));
+  }
+};
+
 TEST_P(KernelShapes, Attention) {
   if (gradient() != dtype()) GTEST_SKIP() << "no gradient of a parameter here: the same as the other case";
   const std::int64_t dim = e().dim, heads = e().heads, kv_heads = e().kv_heads, group = heads / kv_heads, s = e().sequence;
@@ -20,28 +50,13 @@ TEST_P(KernelShapes, Attention) {
   const HostTensor &o = *made[0], &lse = *made[1];
   const HostTensors gradients = run("attention_grad", {dout, q, k, v, o, lse}, attributes,
                                     narrow() ? Repeated::within_rounding : Repeated::same_bits);  // cuDNN's dq uses atomics
-  const auto query = [&](std::int64_t b, std::int64_t p, std::int64_t h) { return ((b * s + p) * heads + h) * dim; };
-  const auto key = [&](std::int64_t b, std::int64_t p, std::int64_t h) { return ((b * s + p) * kv_heads + h) * dim; };
-  const auto dot = [&](const HostTensor& x, std::int64_t i, const HostTensor& y, std::int64_t j) {
-    double sum = 0;
-    for (std::int64_t d = 0; d < dim; ++d) sum += x[i + d] * y[j + d];
-    return sum;
-  };
-  const double scale = 1 / std::sqrt(static_cast<double>(dim));
-  // Probability of key t for query p, and the gradient of its scaled score, from the lse and o that the gradient was given.
-  const auto probability = [&](std::int64_t b, std::int64_t p, std::int64_t h, std::int64_t t) {
-    return std::exp(scale * dot(q, query(b, p, h), k, key(b, t, h / group)) - lse[(b * heads + h) * s + p]);
-  };
-  const auto score_gradient = [&](std::int64_t b, std::int64_t p, std::int64_t h, std::int64_t t) {
-    const std::int64_t at_q = query(b, p, h);
-    return probability(b, p, h, t) * (dot(dout, at_q, v, key(b, t, h / group)) - dot(dout, at_q, o, at_q));
-  };
+  const AttentionReference reference{q, k, v, dout, o, lse, s, heads, kv_heads, dim};
   const std::int64_t b = below(e().batch);
   Samples lse_samples;
   for (const std::int64_t p : some(s, 5)) {
     const std::int64_t h = below(heads);
     std::vector<double> scores;
-    for (std::int64_t t = 0; t <= p; ++t) scores.push_back(scale * dot(q, query(b, p, h), k, key(b, t, h / group)));
+    for (std::int64_t t = 0; t <= p; ++t) scores.push_back(reference.score(b, p, h, t));
     const double largest = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
     for (const double x : scores) sum += std::exp(x - largest);
@@ -49,16 +64,16 @@ TEST_P(KernelShapes, Attention) {
     std::vector<double> expected_o(static_cast<std::size_t>(dim)), expected_dq(static_cast<std::size_t>(dim));
     for (std::int64_t t = 0; t <= p; ++t) {
       const double weight = std::exp(scores[static_cast<std::size_t>(t)] - largest) / sum,
-                   ds = scale * score_gradient(b, p, h, t);
+                   ds = reference.score_gradient(b, p, h, t);
       for (std::int64_t d = 0; d < dim; ++d) {
-        expected_o[static_cast<std::size_t>(d)] += weight * v[key(b, t, h / group) + d];
-        expected_dq[static_cast<std::size_t>(d)] += ds * k[key(b, t, h / group) + d];
+        expected_o[static_cast<std::size_t>(d)] += weight * v[reference.key_of(b, t, h) + d];
+        expected_dq[static_cast<std::size_t>(d)] += ds * k[reference.key_of(b, t, h) + d];
       }
     }
     Samples o_samples, dq_samples;
     for (std::int64_t d = 0; d < dim; ++d) {
-      o_samples.add(o[query(b, p, h) + d], expected_o[static_cast<std::size_t>(d)]);
-      dq_samples.add((*gradients[0])[query(b, p, h) + d], expected_dq[static_cast<std::size_t>(d)]);
+      o_samples.add(o[reference.query(b, p, h) + d], expected_o[static_cast<std::size_t>(d)]);
+      dq_samples.add((*gradients[0])[reference.query(b, p, h) + d], expected_dq[static_cast<std::size_t>(d)]);
     }
     o_samples.expect_close(narrow() ? 1.5e-2 : 1e-5, "o of query " + std::to_string(p));
     if (p > 0) dq_samples.expect_close(narrow() ? 3e-2 : 2e-5, "dq of query " + std::to_string(p));  // one key: dq is 0
@@ -69,17 +84,17 @@ TEST_P(KernelShapes, Attention) {
     std::vector<double> dk(static_cast<std::size_t>(dim)), dv(static_cast<std::size_t>(dim));
     for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
       for (std::int64_t p = t; p < s; ++p) {
-        const double weight = probability(b, p, h, t), ds = scale * score_gradient(b, p, h, t);
+        const double weight = reference.probability(b, p, h, t), ds = reference.score_gradient(b, p, h, t);
         for (std::int64_t d = 0; d < dim; ++d) {
-          dv[static_cast<std::size_t>(d)] += weight * dout[query(b, p, h) + d];
-          dk[static_cast<std::size_t>(d)] += ds * q[query(b, p, h) + d];
+          dv[static_cast<std::size_t>(d)] += weight * dout[reference.query(b, p, h) + d];
+          dk[static_cast<std::size_t>(d)] += ds * q[reference.query(b, p, h) + d];
         }
       }
     }
     Samples dk_samples, dv_samples;
     for (std::int64_t d = 0; d < dim; ++d) {
-      dk_samples.add((*gradients[1])[key(b, t, kv) + d], dk[static_cast<std::size_t>(d)]);
-      dv_samples.add((*gradients[2])[key(b, t, kv) + d], dv[static_cast<std::size_t>(d)]);
+      dk_samples.add((*gradients[1])[reference.key(b, t, kv) + d], dk[static_cast<std::size_t>(d)]);
+      dv_samples.add((*gradients[2])[reference.key(b, t, kv) + d], dv[static_cast<std::size_t>(d)]);
     }
     if (s > 1) dk_samples.expect_close(narrow() ? 3e-2 : 2e-5, "dk of key " + std::to_string(t));
     dv_samples.expect_close(narrow() ? 1.5e-2 : 1e-5, "dv of key " + std::to_string(t));

@@ -125,6 +125,80 @@ struct Rows {
   }
 };
 
+/// An op's tensors: their types, how their rows lie, and the buffers of a request for its kernel.
+struct Operands {
+  Types types;
+  std::vector<Rows> rows;
+  std::vector<Buffer> buffers;
+  std::vector<std::size_t> parts;  ///< of the memory
+
+  /// `made`: outputs, else inputs.
+  Operands(const Places& places, const Op& op, Types of, bool made) : types(std::move(of)) {
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      const int index = static_cast<int>(i);
+      const bool strided = places.strided && (made ? op.makes_strided_view(index) : op.takes_strided_view(index));
+      rows.push_back(types[i] ? Rows(*types[i], strided && types[i]->shape.rank() == 3) : Rows());
+      buffers.push_back(types[i] ? Buffer{nullptr, types[i]->dtype, types[i]->shape, rows[i].row_stride(types[i]->dtype)}
+                                 : Buffer{nullptr, DType::u8, Shape{0}});
+    }
+  }
+  std::size_t reserve(GuardedMemory& memory, std::size_t i) const {
+    return types[i] ? memory.reserve(rows[i].reserved()) : std::size_t{0};
+  }
+  void place(GuardedMemory& memory) {
+    for (std::size_t i = 0; i < types.size(); ++i)
+      buffers[i].data = types[i] ? static_cast<std::uint8_t*>(memory.on_device(parts[i])) + rows[i].first : nullptr;
+  }
+};
+
+/// Reserves memory for all tensors, outputs in the place of the inputs that they update. Returns for each input if it is updated.
+inline std::vector<bool> reserve_operands(const Places& places, const Op& op, GuardedMemory& memory, Operands& in,
+                                          Operands& out) {
+  std::vector<bool> updated(in.types.size(), false);
+  for (std::size_t i = 0; i < in.types.size(); ++i) in.parts.push_back(in.reserve(memory, i));
+  for (std::size_t i = 0; i < out.types.size(); ++i) {
+    const int output = static_cast<int>(i), place = places.in_place && i == 0 ? 0 : op.updates_in_place(output);
+    const bool in_place = place >= 0 && !(places.apart && op.updates_apart(output)) &&
+                          static_cast<std::size_t>(place) < in.types.size() &&
+                          !in.buffers[static_cast<std::size_t>(place)].absent();
+    out.parts.push_back(in_place ? in.parts[static_cast<std::size_t>(place)] : out.reserve(memory, i));
+    if (in_place) updated[static_cast<std::size_t>(place)] = true;
+  }
+  return updated;
+}
+
+/// Runs a prepared step in poisoned memory and returns its outputs. Memory around the tensors, and inputs that are not updated,
+/// must stay as they are.
+inline HostTensors run_step(Executable& step, GuardedMemory& memory, const std::string& op_name, const HostTensors& inputs,
+                            const std::vector<bool>& updated, const Operands& in, const Operands& out) {
+  memory.poison();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i]) in.rows[i].put(inputs[i]->bytes, memory.image(in.parts[i]));
+  }
+  memory.upload();
+  step.run();
+  step.wait();
+  memory.download();
+
+  EXPECT_TRUE(memory.intact()) << op_name << " writes beyond a tensor or its workspace";
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]) continue;
+    EXPECT_TRUE(in.rows[i].intact_beside(memory.image(in.parts[i]), GuardedMemory::kPoison))
+        << op_name << " writes beside the rows of input " << i;
+    EXPECT_TRUE(updated[i] || in.rows[i].holds(inputs[i]->bytes, memory.image(in.parts[i]))) << op_name << " changes input " << i;
+  }
+  HostTensors made;
+  for (std::size_t i = 0; i < out.types.size(); ++i) {
+    made.emplace_back(std::nullopt);
+    if (!out.types[i]) continue;
+    made.back().emplace(out.types[i]->dtype, out.types[i]->shape);
+    out.rows[i].take(memory.image(out.parts[i]), made.back()->bytes);
+    EXPECT_TRUE(out.rows[i].intact_beside(memory.image(out.parts[i]), GuardedMemory::kPoison))
+        << op_name << " writes beside the rows of output " << i;
+  }
+  return made;
+}
+
 /// Runs the op's kernel twice, as steps of the device (the second one is a replay where the device records steps), and returns
 /// its outputs: types as the op infers them, updates in place as the op says. Memory around the tensors and the scratch, and all
 /// inputs that are not updated, must stay as they are; both runs must give the same bits unless `repeated` says otherwise.
@@ -135,97 +209,37 @@ inline HostTensors run_kernel_at(const Places& places, Device& device, const std
   for (const auto& tensor : inputs) {
     types.push_back(tensor ? std::optional(TensorType{tensor->dtype, tensor->shape}) : std::nullopt);
   }
-  const Types out_types = parts.output_types.empty() ? op.infer(types, attributes) : parts.output_types;
-
-  const Buffer absent{nullptr, DType::u8, Shape{0}};
-  const auto rows_of = [&](const Types& all, bool made) {
-    std::vector<Rows> rows;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const int index = static_cast<int>(i);
-      const bool strided = places.strided && (made ? op.makes_strided_view(index) : op.takes_strided_view(index));
-      rows.push_back(all[i] ? Rows(*all[i], strided && all[i]->shape.rank() == 3) : Rows());
-    }
-    return rows;
-  };
-  const std::vector<Rows> in_rows = rows_of(types, false), out_rows = rows_of(out_types, true);
-  const auto buffers_of = [&](const Types& all, const std::vector<Rows>& rows) {
-    std::vector<Buffer> buffers;
-    for (std::size_t i = 0; i < all.size(); ++i)
-      buffers.push_back(all[i] ? Buffer{nullptr, all[i]->dtype, all[i]->shape, rows[i].row_stride(all[i]->dtype)} : absent);
-    return buffers;
-  };
-  std::vector<Buffer> in = buffers_of(types, in_rows), out = buffers_of(out_types, out_rows);
-  const std::unique_ptr<Kernel> kernel = device.make_kernel({op_name, in, out, attributes, parts.inputs, parts.outputs});
+  Operands in(places, op, types, false),
+      out(places, op, parts.output_types.empty() ? op.infer(types, attributes) : parts.output_types, true);
+  const std::unique_ptr<Kernel> kernel =
+      device.make_kernel({op_name, in.buffers, out.buffers, attributes, parts.inputs, parts.outputs});
   if (!kernel) {
     ADD_FAILURE() << "the device has no kernel for " << op_name;
     return {};
   }
 
   GuardedMemory memory(device);
-  const auto reserve = [&](const std::optional<TensorType>& type, const Rows& rows) {
-    return type ? memory.reserve(rows.reserved()) : std::size_t{0};
-  };
-  std::vector<std::size_t> in_parts, out_parts;
-  std::vector<bool> updated(in.size(), false);
-  for (std::size_t i = 0; i < types.size(); ++i) in_parts.push_back(reserve(types[i], in_rows[i]));
-  for (std::size_t i = 0; i < out_types.size(); ++i) {
-    const int output = static_cast<int>(i), place = places.in_place && i == 0 ? 0 : op.updates_in_place(output);
-    const bool in_place = place >= 0 && !(places.apart && op.updates_apart(output)) &&
-                          static_cast<std::size_t>(place) < in.size() && !in[static_cast<std::size_t>(place)].absent();
-    out_parts.push_back(in_place ? in_parts[static_cast<std::size_t>(place)] : reserve(out_types[i], out_rows[i]));
-    if (in_place) updated[static_cast<std::size_t>(place)] = true;
-  }
+  const std::vector<bool> updated = reserve_operands(places, op, memory, in, out);
   const std::size_t workspace = memory.reserve(kernel->workspace_bytes());
   memory.allocate();
-  const auto begin_of = [&](std::size_t part, const Rows& rows) {
-    return static_cast<std::uint8_t*>(memory.on_device(part)) + rows.first;
-  };
-  for (std::size_t i = 0; i < in.size(); ++i) in[i].data = types[i] ? begin_of(in_parts[i], in_rows[i]) : nullptr;
-  for (std::size_t i = 0; i < out.size(); ++i) out[i].data = out_types[i] ? begin_of(out_parts[i], out_rows[i]) : nullptr;
+  in.place(memory);
+  out.place(memory);
 
   Launch launch;
   launch.kernel = kernel.get();
-  launch.inputs = in;
-  launch.outputs = out;
+  launch.inputs = in.buffers;
+  launch.outputs = out.buffers;
   launch.workspace = memory.on_device(workspace);
   launch.label = op_name;
   const std::unique_ptr<Executable> step = device.prepare({launch}, false);
 
-  std::vector<HostTensors> results;
-  for (int repetition = 0; repetition < 2; ++repetition) {
-    memory.poison();
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i]) in_rows[i].put(inputs[i]->bytes, memory.image(in_parts[i]));
-    }
-    memory.upload();
-    step->run();
-    step->wait();
-    memory.download();
-
-    EXPECT_TRUE(memory.intact()) << op_name << " writes beyond a tensor or its workspace";
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!inputs[i]) continue;
-      EXPECT_TRUE(in_rows[i].intact_beside(memory.image(in_parts[i]), GuardedMemory::kPoison))
-          << op_name << " writes beside the rows of input " << i;
-      EXPECT_TRUE(updated[i] || in_rows[i].holds(inputs[i]->bytes, memory.image(in_parts[i])))
-          << op_name << " changes input " << i;
-    }
-    HostTensors made;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      made.emplace_back(std::nullopt);
-      if (!out_types[i]) continue;
-      made.back().emplace(out_types[i]->dtype, out_types[i]->shape);
-      out_rows[i].take(memory.image(out_parts[i]), made.back()->bytes);
-      EXPECT_TRUE(out_rows[i].intact_beside(memory.image(out_parts[i]), GuardedMemory::kPoison))
-          << op_name << " writes beside the rows of output " << i;
-    }
-    results.push_back(std::move(made));
+  const HostTensors first = run_step(*step, memory, op_name, inputs, updated, in, out);
+  HostTensors second = run_step(*step, memory, op_name, inputs, updated, in, out);
+  for (std::size_t i = 0; repeated == Repeated::same_bits && i < first.size(); ++i) {
+    if (!first[i]) continue;
+    EXPECT_TRUE(first[i]->bytes == second[i]->bytes) << op_name << " gives different bits when run again, output " << i;
   }
-  for (std::size_t i = 0; repeated == Repeated::same_bits && i < results[0].size(); ++i) {
-    if (!results[0][i]) continue;
-    EXPECT_TRUE(results[0][i]->bytes == results[1][i]->bytes) << op_name << " gives different bits when run again, output " << i;
-  }
-  return results[1];
+  return second;
 }
 
 /// Elements of both agree to about two roundings, all or every so many of a large tensor.

@@ -122,6 +122,32 @@ std::map<std::string, std::string> rank_zero_of_two(const network::Socket& liste
           {"CONSIST_JOB_FD", std::to_string(listener.fd())}};
 }
 
+/// Reads what the processes have printed. Returns true if all have ended.
+bool poll_all(std::vector<TerminalProcess>& processes) {
+  bool all = true;
+  for (TerminalProcess& process : processes) all = process.poll(1ms) && all;
+  return all;
+}
+
+/// Expects that a killed rank's others ended soon and named it. `slowest`: the longest time in seconds that one took so far.
+void expect_ended_by(const std::vector<TerminalProcess>& processes, int victim, TerminalProcess::Clock::time_point killed,
+                     double& slowest) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    const TerminalProcess& process = processes[static_cast<std::size_t>(rank)];
+    if (rank == victim) {
+      EXPECT_EQ(process.status(), 128 + SIGKILL);
+      continue;
+    }
+    ASSERT_GE(process.status(), 0) << "rank " << rank << " still runs:\n" << process.output();
+    EXPECT_NE(process.status(), 0) << "rank " << rank;
+    EXPECT_LT(process.status(), 128) << "rank " << rank << " crashed:\n" << process.output();
+    EXPECT_LT(process.ended_at() - killed, most_time_to_end) << "rank " << rank;
+    slowest = std::max(slowest, std::chrono::duration<double>(process.ended_at() - killed).count());
+    EXPECT_THAT(process.output(), HasSubstr("rank " + std::to_string(victim) + " on host")) << "what rank " << rank << " says";
+    EXPECT_THAT(process.output(), HasSubstr("died")) << "what rank " << rank << " says";
+  }
+}
+
 TEST_P(FaultOver, AKilledRankEndsTheOthersAndTheRunCanBeResumed) {
   const auto rounds = static_cast<int>(number_from("CONSIST_FAULT_ROUNDS", static_cast<std::uint64_t>(GetParam().rounds)));
   const std::uint64_t seed = number_from("CONSIST_FAULT_SEED", std::random_device()());
@@ -147,36 +173,18 @@ TEST_P(FaultOver, AKilledRankEndsTheOthersAndTheRunCanBeResumed) {
     const std::vector<std::string> saving{"--checkpoint=" + checkpoints.string(), "--checkpoint-every=20"};
 
     std::vector<TerminalProcess> processes = start_ranks(train(folder_ / (name + ".h5"), saving, endless));
-    const auto pump = [&] {
-      bool all = true;
-      for (TerminalProcess& process : processes) all = process.poll(1ms) && all;
-      return all;
-    };
     const auto give_up = TerminalProcess::Clock::now() + 60s;
     while (last_step_shown(processes[0].output()) < kill_after_step) {
-      ASSERT_FALSE(pump()) << "the run ended by itself:\n" << processes[0].output();
+      ASSERT_FALSE(poll_all(processes)) << "the run ended by itself:\n" << processes[0].output();
       ASSERT_LT(TerminalProcess::Clock::now(), give_up) << processes[0].output();
     }
     std::this_thread::sleep_for(moment);
     processes[static_cast<std::size_t>(victim)].signal(SIGKILL);
     const auto killed = TerminalProcess::Clock::now();
-    while (!pump() && TerminalProcess::Clock::now() < killed + 20s) {
+    while (!poll_all(processes) && TerminalProcess::Clock::now() < killed + 20s) {
     }
 
-    for (int rank = 0; rank < ranks; ++rank) {
-      const TerminalProcess& process = processes[static_cast<std::size_t>(rank)];
-      if (rank == victim) {
-        EXPECT_EQ(process.status(), 128 + SIGKILL);
-        continue;
-      }
-      ASSERT_GE(process.status(), 0) << "rank " << rank << " still runs:\n" << process.output();
-      EXPECT_NE(process.status(), 0) << "rank " << rank;
-      EXPECT_LT(process.status(), 128) << "rank " << rank << " crashed:\n" << process.output();
-      EXPECT_LT(process.ended_at() - killed, most_time_to_end) << "rank " << rank;
-      slowest = std::max(slowest, std::chrono::duration<double>(process.ended_at() - killed).count());
-      EXPECT_THAT(process.output(), HasSubstr("rank " + std::to_string(victim) + " on host")) << "what rank " << rank << " says";
-      EXPECT_THAT(process.output(), HasSubstr("died")) << "what rank " << rank << " says";
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_ended_by(processes, victim, killed, slowest));
 
     // Whatever was shown as finished is in the archive, and is what the uninterrupted run had.
     const ArchiveReader archive(folder_ / (name + ".h5"));

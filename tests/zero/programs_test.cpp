@@ -95,9 +95,8 @@ TEST(Zero, LinearsOfGatheredWeightsArePacked) {
   }
 }
 
-/// All that the options can make of a step.
-std::vector<ZeroCase> cases() {
-  std::vector<ZeroCase> all;
+/// Adds buckets and distances of every size, on every number of ranks.
+void add_sizes(std::vector<ZeroCase>& all) {
   for (const int ranks : {2, 3, 4}) {  // 3 divides hardly any tensor
     for (const int accumulation : {1, 3}) {
       for (const bool tied : {true, false}) {
@@ -134,6 +133,10 @@ std::vector<ZeroCase> cases() {
       }
     }
   }
+}
+
+/// Adds each way of reducing gradients of several micro-batches.
+void add_reductions(std::vector<ZeroCase>& all) {
   for (const char* each : {"true", "false"}) {
     for (const char* reduce_dtype : {"fp32", "bf16"}) {
       for (const bool tied : {true, false}) {
@@ -147,6 +150,10 @@ std::vector<ZeroCase> cases() {
       }
     }
   }
+}
+
+/// Adds each share of the optimizer on the host.
+void add_offloads(std::vector<ZeroCase>& all) {
   for (const char* strategy : {"zero2", "zero3-offload"}) {
     for (const char* ratio : {"0", "0.5", "1"}) {
       for (const char* update : {"device", "cpu"}) {
@@ -166,6 +173,14 @@ std::vector<ZeroCase> cases() {
       }
     }
   }
+}
+
+/// All that the options can make of a step.
+std::vector<ZeroCase> cases() {
+  std::vector<ZeroCase> all;
+  add_sizes(all);
+  add_reductions(all);
+  add_offloads(all);
   return all;
 }
 

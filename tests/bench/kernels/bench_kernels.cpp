@@ -46,19 +46,29 @@ struct Settings {
   std::int64_t batch = 4, sequence = 4096, context = 0;
 };
 
-std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
-  const std::int64_t tokens = s.batch * s.sequence, size = static_cast<std::int64_t>(size_of(t)),
-                     gradient_size = static_cast<std::int64_t>(size_of(m.gradient));
-  const auto rows = [&](std::int64_t width) { return TensorType{t, {s.batch, s.sequence, width}}; };
-  const auto per_row = [&] { return TensorType{DType::f32, {s.batch, s.sequence}}; };
-  const auto gradient = [&](std::initializer_list<std::int64_t> extents) { return TensorType{m.gradient, Shape(extents)}; };
-  const std::string g(name_of(m.gradient));
-  const std::int64_t c = m.channels, q = m.heads * m.dim, k = m.kv_heads * m.dim;
-  const TensorType ids{DType::i32, {s.batch, s.sequence}}, table{DType::f32, {s.sequence, m.dim}},
-      lse{DType::f32, {s.batch, m.heads, s.sequence}};
+/// Tensors of a model in dtype `t`, and the cases so far.
+struct ModelCases {
+  const Model& m;
+  const Settings& s;
+  DType t;
+  std::int64_t tokens = s.batch * s.sequence, size = static_cast<std::int64_t>(size_of(t)),
+               gradient_size = static_cast<std::int64_t>(size_of(m.gradient));
+  std::int64_t c = m.channels, q = m.heads * m.dim, k = m.kv_heads * m.dim;
+  std::string g{name_of(m.gradient)};
+  TensorType ids{DType::i32, {s.batch, s.sequence}};
   std::vector<Case> cases;
-  const auto add = [&](Case made) { cases.push_back(std::move(made)); };
 
+  TensorType rows(std::int64_t width) const { return {t, {s.batch, s.sequence, width}}; }
+  TensorType gradient(std::initializer_list<std::int64_t> extents) const { return {m.gradient, Shape(extents)}; }
+  void add(Case made) { cases.push_back(std::move(made)); }
+  void add_embedding_and_norms();
+  void add_rope();
+  void add_attention();
+  void add_products();
+  void add_optimizer();
+};
+
+void ModelCases::add_embedding_and_norms() {
   add({"embedding", "embedding", {ids, TensorType{t, {m.vocabulary, c}}}, {}, 0, tokens * (4 + 2 * c * size), m.vocabulary});
   add({"embedding_grad, sets",
        "embedding_grad",
@@ -78,18 +88,22 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
   add({"rms_norm + residual", "rms_norm", {rows(c), rows(c), TensorType{t, {c}}}, {{"epsilon", 1e-6}}});
   add({"rms_norm_grad, sets dx",
        "rms_norm_grad",
-       {rows(c), rows(c), per_row(), TensorType{t, {c}}, std::nullopt, gradient({c})},
+       {rows(c), rows(c), TensorType{DType::f32, {s.batch, s.sequence}}, TensorType{t, {c}}, std::nullopt, gradient({c})},
        {{"dtype", g}}});
   for (const bool apart : {false, true}) {
     add({apart ? "rms_norm_grad, adds apart" : "rms_norm_grad, adds to dx",
          "rms_norm_grad",
-         {rows(c), rows(c), per_row(), TensorType{t, {c}}, rows(c), gradient({c})},
+         {rows(c), rows(c), TensorType{DType::f32, {s.batch, s.sequence}}, TensorType{t, {c}}, rows(c), gradient({c})},
          {{"dtype", g}},
          0,
          tokens * c * size * 4,
          0,
          apart});
   }
+}
+
+void ModelCases::add_rope() {
+  const TensorType table{DType::f32, {s.sequence, m.dim}};
   for (const std::int64_t width : {q, k}) {
     const std::string of = width == q ? ", q" : ", k";
     const std::optional<TensorType> w = m.qk_norm ? std::optional(TensorType{t, {m.dim}}) : std::nullopt;
@@ -106,6 +120,10 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
       add({"rope_grad" + of, "rope_grad", {rows(width), table}, {{"head_dim", m.dim}}});
     }
   }
+}
+
+void ModelCases::add_attention() {
+  const TensorType lse{DType::f32, {s.batch, m.heads, s.sequence}};
   const double pairs = static_cast<double>(s.batch * m.heads * m.dim) * static_cast<double>(s.sequence) *
                        static_cast<double>(s.sequence) / 2;  // causal
   add({"attention", "attention", {rows(q), rows(k), rows(k)}, {{"head_dim", m.dim}}, 4 * pairs});
@@ -115,6 +133,9 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
        {{"head_dim", m.dim}},
        10 * pairs});
   for (Case& hidden : bench::attention_cases({s.batch, s.sequence, m.heads, m.kv_heads, m.dim}, t)) add(std::move(hidden));
+}
+
+void ModelCases::add_products() {
   add({"swiglu", "swiglu", {rows(m.hidden), rows(m.hidden)}, {}});
   add({"swiglu_grad", "swiglu_grad", {rows(m.hidden), rows(m.hidden), rows(m.hidden)}, {}});
   add({"add", "add", {rows(c), rows(c)}, {}, 0, tokens * c * size * 3});
@@ -135,8 +156,10 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
        6.0 * static_cast<double>(tokens) * static_cast<double>(c) * static_cast<double>(m.vocabulary),
        0,
        m.vocabulary});
+}
 
-  // The parameters of four layers in one instruction.
+/// Adds updates of the parameters of four layers in one instruction.
+void ModelCases::add_optimizer() {
   Types squares, states{TensorType{DType::f32, {4}}, TensorType{DType::f32, {}}};
   std::int64_t parameters = 0;
   for (int layer = 0; layer < 4; ++layer) {
@@ -166,7 +189,16 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
         {"seed", std::int64_t{1}}},
        0,
        parameters * (mastered ? size : 2 * size) + parameters * gradient_size * 5 + (mastered ? parameters * 8 : 0)});
-  return cases;
+}
+
+std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
+  ModelCases all{m, s, t};
+  all.add_embedding_and_norms();
+  all.add_rope();
+  all.add_attention();
+  all.add_products();
+  all.add_optimizer();
+  return std::move(all.cases);
 }
 
 /// Measures the attention of each rank of a context axis, and its sum. Returns false if ranks of one kind differ too much.

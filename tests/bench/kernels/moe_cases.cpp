@@ -2,6 +2,7 @@
 
 #include <numeric>
 #include <random>
+#include <utility>
 
 namespace consist::bench {
 namespace {
@@ -38,19 +39,27 @@ struct Routed {
   }
 };
 
-}  // namespace
+/// Tensors of a layer of experts, and the cases so far.
+struct Layer {
+  Layer(std::int64_t batch, std::int64_t sequence) : tokens(batch * sequence), batch(batch), sequence(sequence) {}
 
-std::vector<Case> moe_cases(std::int64_t batch, std::int64_t sequence) {
-  const std::int64_t tokens = batch * sequence, rows = tokens * choices;
-  const Routed routed(tokens);
-  const TensorType of_tokens{DType::bf16, {batch, sequence, channels}}, logits{DType::bf16, {batch, sequence, experts}},
+  std::int64_t tokens, batch, sequence, rows = tokens * choices;
+  Routed routed{tokens};
+  TensorType of_tokens{DType::bf16, {batch, sequence, channels}}, logits{DType::bf16, {batch, sequence, experts}},
       weights{DType::f32, {batch, sequence, choices}}, chosen{DType::i32, {batch, sequence, choices}},
       statistics{DType::f32, {2 * experts + 1}}, row_weights{DType::f32, {rows}}, pairs{DType::i32, {rows}},
       counts{DType::i32, {experts}};
-  const auto of_rows = [&](std::int64_t width) { return TensorType{DType::bf16, {1, rows, width}}; };
   std::vector<Case> cases;
-  const auto add = [&](Case made) { cases.push_back(std::move(made)); };
 
+  TensorType of_rows(std::int64_t width) const { return TensorType{DType::bf16, {1, rows, width}}; }
+  void add(Case made) { cases.push_back(std::move(made)); }
+  void add_routing();
+  void add_quantization();
+  void add_products(const std::string& name, std::int64_t in, std::int64_t out);
+  void add_grouped(const std::string& name, std::int64_t in, std::int64_t out, double flops, bool even);
+};
+
+void Layer::add_routing() {
   const Attributes routing{{"choices", choices}, {"normalize", std::int64_t{1}}};
   add({"moe_route", "moe_route", {logits}, routing});
   add({.label = "moe_route_grad",
@@ -80,8 +89,10 @@ std::vector<Case> moe_cases(std::int64_t batch, std::int64_t sequence) {
        .given = {{1, routed.pairs}, {2, routed.counts}}});
   add({"moe_swiglu", "moe_swiglu", {of_rows(2 * hidden), row_weights}, {}});
   add({"moe_swiglu_grad", "moe_swiglu_grad", {of_rows(hidden), of_rows(2 * hidden), row_weights}, {}});
+}
 
-  // Attributes that 8-bit products need besides.
+/// Adds what 8-bit products need besides.
+void Layer::add_quantization() {
   const Attributes rows_quantized{
       {"dtype", std::string("e4m3")}, {"tensor", std::string("rows")}, {"transposed", std::int64_t{0}}},
       weights_quantized{{"dtype", std::string("e4m3")}, {"tensor", std::string("weights")}};
@@ -104,56 +115,67 @@ std::vector<Case> moe_cases(std::int64_t batch, std::int64_t sequence) {
        .inputs = {stacked, amax},
        .attributes = weights_quantized,
        .given = {{1, five}}});
+}
 
-  struct Layer {
-    std::string name;
-    std::int64_t in, out;
-  };
+/// Adds products of the linear `name`: of one dense weight, and of the experts' weights.
+void Layer::add_products(const std::string& name, std::int64_t in, std::int64_t out) {
+  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
+  const TensorType one{DType::bf16, {out, in}};
+  add({"linear, " + name, "linear", {of_rows(in), one, std::nullopt}, {}, flops});
+  add({"linear_input_grad, " + name, "linear_input_grad", {of_rows(out), one, std::nullopt}, {}, flops});
+  add({"linear_weight_grad, " + name,
+       "linear_weight_grad",
+       {of_rows(in), of_rows(out), std::nullopt},
+       {{"dtype", std::string("f32")}},
+       flops});
+  for (const bool even : {true, false}) add_grouped(name, in, out, flops, even);
+}
+
+/// `even`: every expert has as many rows.
+void Layer::add_grouped(const std::string& name, std::int64_t in, std::int64_t out, double flops, bool even) {
+  const TensorType all{DType::bf16, {experts, out, in}}, codes{DType::e4m3, {experts, out, in}},
+      turned{DType::e4m3, {in, experts, out}}, scale{DType::f32, {}};
+  const std::string forward = "linear, " + name, input = "linear_input_grad, " + name, weight = "linear_weight_grad, " + name;
   const std::vector<std::int32_t> balanced(experts, static_cast<std::int32_t>(rows / experts));
-  for (const Layer& l : {Layer{"gate_up", channels, 2 * hidden}, {"down", hidden, channels}}) {
-    const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(l.in) * static_cast<double>(l.out);
-    const TensorType one{DType::bf16, {l.out, l.in}}, all{DType::bf16, {experts, l.out, l.in}},
-        codes{DType::e4m3, {experts, l.out, l.in}}, turned{DType::e4m3, {l.in, experts, l.out}}, scale{DType::f32, {}};
-    const auto rows_of_codes = [&](DType type, std::int64_t width) { return TensorType{type, {1, rows, width}}; };
-    const auto gradient = [&](DType type, bool dense) {
-      return TensorType{type, dense ? Shape{l.out, l.in} : Shape{experts, l.out, l.in}};
-    };
-    const std::string forward = "linear, " + l.name, input = "linear_input_grad, " + l.name,
-                      weight = "linear_weight_grad, " + l.name;
-    add({forward, "linear", {of_rows(l.in), one, std::nullopt}, {}, flops});
-    add({input, "linear_input_grad", {of_rows(l.out), one, std::nullopt}, {}, flops});
-    add({weight, "linear_weight_grad", {of_rows(l.in), of_rows(l.out), std::nullopt}, {{"dtype", std::string("f32")}}, flops});
-    for (const bool even : {true, false}) {
-      const auto grouped = [&](const std::string& what, const std::string& op, const Types& inputs, const std::string& dense,
-                               const Attributes& attributes = {}) {
-        add({.label = what + ", " + l.name + (even ? "" : ", uneven"),
-             .op = op,
-             .inputs = inputs,
-             .attributes = attributes,
-             .flops = flops,
-             .given = {{inputs.size() == 5 ? 4U : 2U, even ? balanced : routed.counts}},
-             .dense = dense});
-      };
-      for (const bool fast : {true, false}) {
-        const Attributes sums{{"dtype", std::string("bf16")}, {"fast_accumulation", std::int64_t{fast ? 1 : 0}}};
-        const std::string kind = fast ? " fp8 fast" : " fp8";
-        grouped("grouped" + kind, "fp8_grouped_linear", {rows_of_codes(DType::e4m3, l.in), scale, codes, scale, counts}, forward,
-                sums);
-        grouped("grouped input grad" + kind, "fp8_grouped_linear_input_grad",
-                {rows_of_codes(DType::e5m2, l.out), scale, turned, scale, counts}, input, sums);
-      }
-      grouped("grouped", "grouped_linear", {of_rows(l.in), all, counts}, forward);
-      grouped("grouped input grad", "grouped_linear_input_grad", {of_rows(l.out), all, counts}, input);
-      for (const DType type : {DType::f32, DType::bf16}) {
-        const std::string name(name_of(type));
-        grouped("grouped weight grad " + name, "grouped_linear_weight_grad",
-                {of_rows(l.in), of_rows(l.out), counts, std::nullopt}, weight, {{"dtype", name}});
-        grouped("grouped weight grad " + name + " adds", "grouped_linear_weight_grad",
-                {of_rows(l.in), of_rows(l.out), counts, gradient(type, false)}, weight, {{"dtype", name}});
-      }
-    }
+  const auto rows_of_codes = [&](DType type, std::int64_t width) { return TensorType{type, {1, rows, width}}; };
+  const auto grouped = [&](const std::string& what, const std::string& op, const Types& inputs, const std::string& dense,
+                           const Attributes& attributes = {}) {
+    add({.label = what + ", " + name + (even ? "" : ", uneven"),
+         .op = op,
+         .inputs = inputs,
+         .attributes = attributes,
+         .flops = flops,
+         .given = {{inputs.size() == 5 ? 4U : 2U, even ? balanced : routed.counts}},
+         .dense = dense});
+  };
+  for (const bool fast : {true, false}) {
+    const Attributes sums{{"dtype", std::string("bf16")}, {"fast_accumulation", std::int64_t{fast ? 1 : 0}}};
+    const std::string kind = fast ? " fp8 fast" : " fp8";
+    grouped("grouped" + kind, "fp8_grouped_linear", {rows_of_codes(DType::e4m3, in), scale, codes, scale, counts}, forward, sums);
+    grouped("grouped input grad" + kind, "fp8_grouped_linear_input_grad",
+            {rows_of_codes(DType::e5m2, out), scale, turned, scale, counts}, input, sums);
   }
-  return cases;
+  grouped("grouped", "grouped_linear", {of_rows(in), all, counts}, forward);
+  grouped("grouped input grad", "grouped_linear_input_grad", {of_rows(out), all, counts}, input);
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const std::string dtype(name_of(type));
+    const TensorType gradient{type, {experts, out, in}};
+    grouped("grouped weight grad " + dtype, "grouped_linear_weight_grad", {of_rows(in), of_rows(out), counts, std::nullopt},
+            weight, {{"dtype", dtype}});
+    grouped("grouped weight grad " + dtype + " adds", "grouped_linear_weight_grad", {of_rows(in), of_rows(out), counts, gradient},
+            weight, {{"dtype", dtype}});
+  }
+}
+
+}  // namespace
+
+std::vector<Case> moe_cases(std::int64_t batch, std::int64_t sequence) {
+  Layer layer(batch, sequence);
+  layer.add_routing();
+  layer.add_quantization();
+  layer.add_products("gate_up", channels, 2 * hidden);
+  layer.add_products("down", hidden, channels);
+  return std::move(layer.cases);
 }
 
 }  // namespace consist::bench

@@ -269,43 +269,45 @@ TEST_F(DeepspeedValues, HostileFilesAreRefusedAtOnce) {
   for (const std::string& path : {folder_ / "pipe", std::string("/dev/zero")}) EXPECT_THROW(config_of(path, {}), SystemError);
 }
 
-/// The keys of files as they are found in public repositories (read in November 2026), in this test's own files: which are taken,
-/// and what the others lack.
-TEST_F(DeepspeedValues, FilesAsTheyAreFoundInPublic) {
-  const std::string trainer = R"("train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "steps_per_print": 2000,
-      "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", "wall_clock_breakdown": false, "bf16": {"enabled": "auto"})";
-  const std::string fp16 = R"("fp16": {"enabled": "auto", "auto_cast": false, "loss_scale": 0, "initial_scale_power": 16,
-      "hysteresis": 2, "loss_scale_window": 1000, "min_loss_scale": 1})";
-  const std::string adamw =
-      R"("optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}})";
-  const auto warmup = [](const std::string& type, const std::string& more) {
-    return R"("scheduler": {"type": ")" + type +
-           R"(", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto")" + more + "}}";
-  };
-  const auto stage2 = [](const std::string& more, const char* stage = "2") {
-    return R"("zero_optimization": {"stage": )" + std::string(stage) +
-           R"(, "allgather_partitions": true, "allgather_bucket_size": 2e8, "overlap_comm": true, "reduce_scatter": true,
-              "reduce_bucket_size": 2e8, "contiguous_gradients": true)" +
-           more + "}";
-  };
-  const auto stage3 = [](const std::string& more, const char* bucket = "\"auto\"") {
-    return R"("zero_optimization": {"stage": 3, "overlap_comm": true, "contiguous_gradients": true, "reduce_bucket_size": )" +
-           std::string(bucket) + R"(, "stage3_prefetch_bucket_size": )" + bucket +
-           R"(, "stage3_param_persistence_threshold": "auto")" + more + "}";
-  };
-  const std::string sizes = R"(, "sub_group_size": 1e9, "stage3_max_live_parameters": 1e9, "stage3_max_reuse_distance": 1e9,
-      "stage3_gather_16bit_weights_on_model_save": true)";
-  const std::string host = R"(, "offload_optimizer": {"device": "cpu", "pin_memory": true}, "offload_param": {"device": "cpu"})";
-  const std::string host_optimizer = R"(, "offload_optimizer": {"device": "cpu", "pin_memory": true})";
-  const std::string real_optimizer =
-      R"("optimizer": {"type": "Adam", "params": {"lr": 1e-3, "betas": [0.8, 0.999], "eps": 1e-8, "weight_decay": 3e-7}})";
+// The keys of files as they are found in public repositories (read in November 2026), in this test's own files: which are taken,
+// and what the others lack.
 
-  struct Row {
-    const char* files;
-    std::vector<std::string> blocks;
-    const char* lacks = "";  // nothing: taken
-  };
-  const Row rows[] = {
+struct PublicFile {
+  const char* files;
+  std::vector<std::string> blocks;
+  const char* lacks = "";  // nothing: taken
+};
+
+const std::string trainer = R"("train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "steps_per_print": 2000,
+    "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", "wall_clock_breakdown": false, "bf16": {"enabled": "auto"})";
+const std::string fp16 = R"("fp16": {"enabled": "auto", "auto_cast": false, "loss_scale": 0, "initial_scale_power": 16,
+    "hysteresis": 2, "loss_scale_window": 1000, "min_loss_scale": 1})";
+const std::string adamw =
+    R"("optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}})";
+std::string warmup(const std::string& type, const std::string& more) {
+  return R"("scheduler": {"type": ")" + type +
+         R"(", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto")" + more + "}}";
+}
+std::string stage2(const std::string& more, const char* stage = "2") {
+  return R"("zero_optimization": {"stage": )" + std::string(stage) +
+         R"(, "allgather_partitions": true, "allgather_bucket_size": 2e8, "overlap_comm": true, "reduce_scatter": true,
+            "reduce_bucket_size": 2e8, "contiguous_gradients": true)" +
+         more + "}";
+}
+std::string stage3(const std::string& more, const char* bucket = "\"auto\"") {
+  return R"("zero_optimization": {"stage": 3, "overlap_comm": true, "contiguous_gradients": true, "reduce_bucket_size": )" +
+         std::string(bucket) + R"(, "stage3_prefetch_bucket_size": )" + bucket +
+         R"(, "stage3_param_persistence_threshold": "auto")" + more + "}";
+}
+const std::string sizes = R"(, "sub_group_size": 1e9, "stage3_max_live_parameters": 1e9, "stage3_max_reuse_distance": 1e9,
+    "stage3_gather_16bit_weights_on_model_save": true)";
+const std::string host = R"(, "offload_optimizer": {"device": "cpu", "pin_memory": true}, "offload_param": {"device": "cpu"})";
+const std::string host_optimizer = R"(, "offload_optimizer": {"device": "cpu", "pin_memory": true})";
+const std::string real_optimizer =
+    R"("optimizer": {"type": "Adam", "params": {"lr": 1e-3, "betas": [0.8, 0.999], "eps": 1e-8, "weight_decay": 3e-7}})";
+
+std::vector<PublicFile> public_files() {
+  return {
       {"LLaVA zero2, LMFlow zero2_no_offload, LLaMA-Factory z2", {trainer, fp16, stage2("")}},
       {"LLaVA zero3, LLaMA-Factory z3, LMFlow zero3_no_offload", {trainer, fp16, stage3(sizes)}},
       {"LLaVA zero3_offload", {trainer, fp16, adamw, warmup("WarmupLR", ""), stage3(sizes + host)}},
@@ -347,7 +349,10 @@ TEST_F(DeepspeedValues, FilesAsTheyAreFoundInPublic) {
        "offload_param.device is \"nvme\""},
       {"DeepSpeedExamples' ds_config_tune", {R"("autotuning": {"enabled": true})"}, "autotuning is asked for"},
   };
-  for (const Row& row : rows) {
+}
+
+TEST_F(DeepspeedValues, FilesAsTheyAreFoundInPublic) {
+  for (const PublicFile& row : public_files()) {
     std::string file;
     for (const std::string& block : row.blocks) file += (file.empty() ? "{" : ", ") + block;
     if (*row.lacks != '\0') {

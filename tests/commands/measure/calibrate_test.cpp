@@ -33,6 +33,26 @@ const LinkRates::Curve& curve(const Machine& machine, const std::string& op) {
   return machine.node.curves.front();
 }
 
+/// Expects figures of the device, of links and of the host that were measured.
+void expect_measured(const Machine& machine) {
+  std::set<std::string> ops;
+  for (const DeviceRates::OpTimes& times : machine.device.times) {
+    EXPECT_EQ(times.source, FigureSource::measured_here);
+    for (const auto& point : times.points) EXPECT_GT(point.seconds, 0) << times.op;
+    ops.insert(times.op);
+  }
+  for (const char* op : {"linear", "linear_input_grad", "linear_weight_grad", "attention", "attention_grad", "rms_norm", "adamw"})
+    EXPECT_TRUE(ops.contains(op)) << op;
+  for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "send", "*"}) {
+    EXPECT_EQ(curve(machine, op).source, FigureSource::measured_here) << op;
+    EXPECT_GE(curve(machine, op).rates.size(), 2U) << op;
+  }
+  EXPECT_EQ(curve(machine, "send").members, 2);
+  for (const Figure& figure : {machine.host_alone, machine.host_shared, machine.host_both, machine.rank_skew})
+    EXPECT_EQ(figure.source, FigureSource::measured_here);
+  EXPECT_GT(machine.host_shared.value, 0);
+}
+
 TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
   const TemporaryFolder folder;
   const std::string file = folder / "here.json";
@@ -64,22 +84,7 @@ TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
   EXPECT_EQ(machine.ranks_per_node, 2);
   // Two checks of one rank and one over the links are too few to say how far steps are off.
   EXPECT_TRUE(step_errors_from_json(read_text(file, 10'000'000), file).empty());
-  std::set<std::string> ops;
-  for (const DeviceRates::OpTimes& times : machine.device.times) {
-    EXPECT_EQ(times.source, FigureSource::measured_here);
-    for (const auto& point : times.points) EXPECT_GT(point.seconds, 0) << times.op;
-    ops.insert(times.op);
-  }
-  for (const char* op : {"linear", "linear_input_grad", "linear_weight_grad", "attention", "attention_grad", "rms_norm", "adamw"})
-    EXPECT_TRUE(ops.contains(op)) << op;
-  for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "send", "*"}) {
-    EXPECT_EQ(curve(machine, op).source, FigureSource::measured_here) << op;
-    EXPECT_GE(curve(machine, op).rates.size(), 2U) << op;
-  }
-  EXPECT_EQ(curve(machine, "send").members, 2);
-  for (const Figure& figure : {machine.host_alone, machine.host_shared, machine.host_both, machine.rank_skew})
-    EXPECT_EQ(figure.source, FigureSource::measured_here);
-  EXPECT_GT(machine.host_shared.value, 0);
+  expect_measured(machine);
   EXPECT_THAT(result.output, HasSubstr("host: "));
   const auto samples = nlohmann::json::parse(read_text(folder / "samples.json", 10'000'000));
   ASSERT_EQ(samples.size(), 3U);
