@@ -36,8 +36,9 @@ class Installed : public testing::Test {
     if (folder_ != nullptr) return;
     folder_ = std::make_unique<TemporaryFolder>();
     const char* const made = std::getenv("CONSIST_INSTALLED");
-    installed_ = made != nullptr ? made : *folder_ / "installed";
-    if (made == nullptr) {
+    const bool is_made = made != nullptr && std::filesystem::exists(made);
+    installed_ = is_made ? made : *folder_ / "installed";
+    if (!is_made) {
       const ChildResult result = run_child({"bash", CONSIST_SOURCE_DIR "/tests/external/install.sh", CONSIST_BINARY_DIR, installed_,
                                             CMAKE_COMMAND, CMAKE_GENERATOR, CXX_COMPILER},
                                            std::chrono::seconds(300));
