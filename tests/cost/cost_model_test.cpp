@@ -44,6 +44,24 @@ TEST(CostModel, ReproducesWhatWasMeasured) {
   EXPECT_NEAR(costs.message_seconds(32.0 * 1024 * 1024, 0), 0.12e-3, 0.01e-3);
 }
 
+TEST(CostModel, OfSeveralCurvesTheNearestNumberOfMembersCounts) {
+  Machine machine = plain_machine();
+  const auto curve = [](const char* name, int members, double rate) {
+    return LinkRates::Curve{.op = name, .members = members, .latency = 0, .rates = {{1, rate}}};
+  };
+  machine.ranks_per_node = 16;
+  machine.node.curves = {curve("*", 2, 1000), curve("all_gather", 2, 10), curve("all_gather", 8, 100), curve("*", 16, 2000)};
+  const auto seconds = [&](const char* name, int members) {
+    return CostModel(shared(machine), Mesh({{"data", members}})).transfer_seconds(op(name), 1000, 0);
+  };
+  EXPECT_DOUBLE_EQ(seconds("all_gather", 2), 100);
+  EXPECT_DOUBLE_EQ(seconds("all_gather", 3), 100) << "three are 1.5 times two, and eight 2.7 times three";
+  EXPECT_DOUBLE_EQ(seconds("all_gather", 5), 10);
+  EXPECT_DOUBLE_EQ(seconds("all_gather", 16), 10) << "its own before that of all others";
+  EXPECT_DOUBLE_EQ(seconds("reduce_scatter", 2), 1);
+  EXPECT_DOUBLE_EQ(seconds("reduce_scatter", 16), 0.5);
+}
+
 TEST(CostModel, AnAxisAcrossNodesUsesTheNetwork) {
   Machine machine = plain_machine();
   machine.node = links_of(100);
