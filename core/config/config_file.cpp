@@ -88,7 +88,8 @@ toml::table toml_table(const std::string& text, const std::string& file) {
 json tree_of(const toml::node& node, const std::string& file, int depth) {
   constexpr int deepest = 32;
   if (depth > deepest)
-    refuse(file + ", line " + std::to_string(node.source().begin.line), "nests deeper than " + std::to_string(deepest) + " levels");
+    refuse(file + ", line " + std::to_string(node.source().begin.line),
+           "nests deeper than " + std::to_string(deepest) + " levels");
   if (const toml::table* table = node.as_table()) {
     json object = json::object();
     for (const auto& [key, value] : *table) object[std::string(key.str())] = tree_of(value, file, depth + 1);
@@ -252,7 +253,9 @@ std::string option_text(const OptionSpec& spec, const nlohmann::json& value, con
 
 std::string toml_value(const OptionSpec& spec, const std::string& value) {
   if (spec.kind == OptionKind::text || spec.kind == OptionKind::choice) return quoted(value);
-  return spec.kind == OptionKind::real ? json(std::strtod(value.c_str(), nullptr)).dump() : value;  // TOML has no ".5"
+  const bool is_whole = value == std::to_string(std::strtoll(value.c_str(), nullptr, 10));
+  return spec.kind == OptionKind::real && !is_whole ? json(std::strtod(value.c_str(), nullptr)).dump()
+                                                    : value;  // TOML has no ".5"
 }
 
 std::string toml_key(const std::string& name) {

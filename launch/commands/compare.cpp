@@ -12,6 +12,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
+#include "core/base/write_text.h"
 #include "core/plan/plan.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/run_options.h"
@@ -40,7 +41,8 @@ constexpr RunOption own_options[] = {
     a_switch("predict",
              "simulate each row for the machine of --machine (h200 without it) and run nothing; after real runs the table has "
              "predicted steps beside the measured ones if --machine is given or the device's machine is known (docs/predict.md)"),
-    valued("output", OptionKind::text, "runs/compare", "FOLDER", "archives, logs and comparison.h5"),
+    valued("output", OptionKind::text, "runs/compare", "FOLDER",
+           "archives, configurations (--config takes them), logs and comparison.h5"),
     valued("report", OptionKind::text, "", "FILE",
            "the comparison as an HTML page, too, with the reasons for its differences (docs/report.md)"),
     a_switch("overwrite", "begin again: files of the same names in the folder are replaced"),
@@ -165,8 +167,12 @@ class Comparison {
   std::string archive_of(std::size_t row, int repeat) const {
     return (fs::path(request_.output) / (label_of_repeat(rows_[row], repeat) + ".h5")).string();
   }
+  /// Where a repeat has files of its own; empty where it shares them with none.
+  std::string place_label(std::size_t row, int repeat) const {
+    return alone() && repeat == 1 ? "" : label_of_repeat(rows_[row], repeat);
+  }
   std::string config_text(std::size_t row, int repeat) const {
-    return config_in_place(settled_[row], alone() && repeat == 1 ? "" : label_of_repeat(rows_[row], repeat), host_).to_json();
+    return config_in_place(settled_[row], place_label(row, repeat), host_).to_json();
   }
 
   /// Results of other options under the same names are somebody's work: nothing is run before it is clear what becomes of them.
@@ -177,7 +183,7 @@ class Comparison {
       for (int repeat = 1; repeat <= 2 * std::max(request_.repeats, default_repeats); ++repeat) {
         const std::string archive = archive_of(i, repeat);
         if (!fs::exists(archive)) continue;
-        const std::string other = other_run(archive, config_text(i, repeat));
+        const std::string other = other_run(archive, config_text(i, repeat), host_);
         if (other.empty()) continue;
         throw UsageError(archive + " holds " + other +
                          ". Give another folder with --output, or --overwrite to replace what it holds");
@@ -260,12 +266,14 @@ class Comparison {
   void run_once(std::size_t row, int repeat) {
     const std::string archive = archive_of(row, repeat), config = config_text(row, repeat);
     RunOutcome run;
-    if (!request_.overwrite && is_done(archive, config)) {
+    if (!request_.overwrite && is_done(archive, config, host_)) {
       std::fprintf(stderr, "  done before\n");
       run = read_outcome(archive, settled_[row].price);
     } else {
-      const std::string log = (fs::path(request_.output) / (label_of_repeat(rows_[row], repeat) + ".log")).string();
-      run = run_in_process(arguments_of_repeat(rows_[row], repeat, alone(), host_), archive, log, request_.overwrite);
+      const std::string base = (fs::path(request_.output) / label_of_repeat(rows_[row], repeat)).string(), file = base + ".toml";
+      const RunConfig whole = config_in_place(config_of(rows_[row]), place_label(row, repeat), host_);
+      write_text(file, to_toml(whole, host_, request_.plugins));
+      run = run_in_process(file, whole.notes, archive, base + ".log", request_.overwrite);
     }
     run.repeat = repeat;
     CompareOutcome& outcome = outcomes_[row];
@@ -358,7 +366,8 @@ class Comparison {
 int compare(const CommandLine& line) {
   CompareRequest request = read_compare_request(line);
   std::vector<ConfigEntry> entries = entries_of(request);
-  PluginHost host(plugin_paths_of(request, entries));
+  request.plugins = plugin_paths_of(request, entries);
+  PluginHost host(request.plugins);
   spell_options(entries, request, host);
   leave_out_roles(entries, request, host);
   request.owners_of_file = owners_of(entries, request);

@@ -11,10 +11,10 @@
 namespace consist::launch {
 
 /// Adds the runs of these archives as rows: each is the archive of a run, or that of a comparison, whose runs are all added. Runs
-/// of one configuration on one machine are repeats of a row if they lie in one folder. Rows show the options that `rows` vary; where there are no rows, the
-/// options of the configuration that differ between the archives. Where machines differ, all rows get the choice "machine": the
-/// name of the device, or of the host where devices are the same; where rows still look alike, also "label". Throws
-/// SystemError or DataError for what cannot be read, UsageError if nothing is added.
+/// of one configuration on one machine are repeats of a row if they lie in one folder. Rows show the options that `rows` vary;
+/// where there are no rows, the options of the configuration that differ between the archives. Where machines differ, all rows
+/// get the choice "machine": the name of the device, or of the host where devices are the same; where rows still look alike, also
+/// "label". Throws SystemError or DataError for what cannot be read, UsageError if nothing is added.
 void join_archives(const std::vector<std::string>& archives, std::vector<CompareRow>& rows,
                    std::vector<CompareOutcome>& outcomes);
 

@@ -37,6 +37,7 @@ CompareRequest read_compare_request(const CommandLine& line) {
                          .predict = line.flag("predict"),
                          .repeats = static_cast<int>(line.integer("repeats")),
                          .add = line.texts("add"),
+                         .plugins = {},
                          .command = {"consist", "compare"},
                          .report = line.text("report"),
                          .owners_of_file = {}};

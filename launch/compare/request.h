@@ -20,6 +20,7 @@ struct CompareRequest {
   bool predict = false;    ///< rows are simulated, and nothing is run or written
   int repeats = 0;         ///< 0: by the time that runs take
   std::vector<std::string> add;
+  std::vector<std::string> plugins;      ///< the paths of --plugin
   std::vector<std::string> command;      ///< the words as they were given, for the report
   std::string report;                    ///< an HTML page of the comparison; empty: none
   std::set<std::string> owners_of_file;  ///< parts whose options the file of --config alone states

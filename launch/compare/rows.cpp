@@ -5,7 +5,6 @@
 #include <set>
 
 #include "consist/error.h"
-#include "launch/compare/places.h"
 
 namespace consist::launch {
 namespace {
@@ -110,25 +109,6 @@ void label_rows(std::vector<CompareRow>& rows) {
 
 std::string label_of_repeat(const CompareRow& row, int repeat) {
   return repeat == 1 ? row.label : row.label + ".repeat" + std::to_string(repeat);
-}
-
-std::vector<std::string> arguments_of_repeat(const CompareRow& row, int repeat, bool alone, PluginHost& host) {
-  std::vector<std::string> arguments = row.arguments;
-  if (alone && repeat == 1) return arguments;
-  const std::string label = label_of_repeat(row, repeat);
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (!arguments[i].starts_with("--")) continue;
-    const std::size_t equals = arguments[i].find('=');
-    const std::string option = arguments[i].substr(0, equals);
-    if (!is_place(option.substr(2), host)) continue;
-    if (equals != std::string::npos) {
-      arguments[i] = option + "=" + place_of(option, arguments[i].substr(equals + 1), label);
-    } else if (i + 1 < arguments.size()) {
-      arguments[i + 1] = place_of(option, arguments[i + 1], label);
-      ++i;
-    }
-  }
-  return arguments;
 }
 
 }  // namespace consist::launch

@@ -38,9 +38,4 @@ void label_rows(std::vector<CompareRow>& rows);
 /// The label of a row's repeat, counted from 1: "llama-tiny_fp32", "llama-tiny_fp32.repeat2".
 std::string label_of_repeat(const CompareRow& row, int repeat);
 
-/// The row's arguments for a repeat. Where there are several rows or repeats, the folders of --checkpoint and --export get the
-/// label as a folder within, the file of --trace gets it in its name: runs that shared a folder would find each other's
-/// checkpoints there, and replace each other's files.
-std::vector<std::string> arguments_of_repeat(const CompareRow& row, int repeat, bool alone, PluginHost& host);
-
 }  // namespace consist::launch

@@ -8,14 +8,18 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
+#include "core/config/config_file.h"
+#include "core/config/option_value.h"
 #include "core/record/progress_line.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cli/plugin_options.h"
 #include "launch/start/child_process.h"
 #include "launch/start/stop_signals.h"
 
@@ -74,14 +78,13 @@ std::string Reason::text(int exit_status) const {
   return how + (last_.empty() ? "" : "; its last line: " + last_);
 }
 
-RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::string& archive, const std::string& log_path,
-                          bool overwrite) {
+RunOutcome run_in_process(const std::string& config, const std::vector<std::string>& notes, const std::string& archive,
+                          const std::string& log_path, bool overwrite) {
   std::ofstream log(log_path);
+  for (const std::string& note : notes) log << printable(note) << "\n";
   const bool terminal = isatty(STDERR_FILENO) == 1;
   Reason reason;
-  std::vector<std::string> words{"train"};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  words.insert(words.end(), {"--archive", archive});
+  std::vector<std::string> words{"train", "--config", config, "--archive", archive};
   // Files of a run of the same configuration that did not come to its end are replaced.
   if (std::error_code ignored; overwrite || std::filesystem::exists(archive, ignored)) words.emplace_back("--overwrite");
   const int status = run_child(
@@ -109,29 +112,51 @@ RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::
 
 namespace {
 
+/// The text of an option's value, which may be written in several ways, once a file holds it: "50000000.0" of "5e7", "1048576" of
+/// "1Mi". Throws UsageError, as legal_value().
+std::string text_of_file(const OptionSpec& spec, const std::string& value) {
+  const std::string name = spec.name;
+  const nlohmann::json read = parse_toml("value = " + toml_value(spec, legal_value(spec, value, name)), name);
+  const ConfigEntry entry{.name = name, .value = read.at("value"), .said = name};
+  return option_text(spec, entry.value, entry);
+}
+
 /// The configuration as it is asked for: without what a run's start settles by measuring, and without what changes nothing in it.
-nlohmann::json asked_for(const std::string& config) {
+nlohmann::json asked_for(const std::string& config, PluginHost& host) {
   nlohmann::json parsed = archived_config(config);
   if (!parsed.is_object()) return parsed;
   parsed.erase("chosen_options");
   parsed.erase("price");
+  if (!parsed.contains("plugin_options") || !parsed["plugin_options"].is_object()) return parsed;
+  for (auto& [owner, options] : parsed["plugin_options"].items()) {
+    if (!options.is_object()) continue;
+    for (auto& [option, value] : options.items()) {
+      const std::optional<OptionSpec> spec = spec_of_plugin(owner + "." + option, host);
+      if (!spec || !value.is_string()) continue;
+      try {
+        value = text_of_file(*spec, value.get<std::string>());
+      } catch (const UsageError&) {
+        continue;  // of another version, in which it was legal
+      }
+    }
+  }
   return parsed;
 }
 
 }  // namespace
 
-bool is_done(const std::string& path, const std::string& config_json) {
+bool is_done(const std::string& path, const std::string& config_json, PluginHost& host) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return false;
   try {
     const ArchiveReader archive(path);
-    return archive.status() == "finished" && asked_for(archive.text("/config")) == asked_for(config_json);
+    return archive.status() == "finished" && asked_for(archive.text("/config"), host) == asked_for(config_json, host);
   } catch (const Error&) {
     return false;  // cut off or of another version: it is made anew
   }
 }
 
-std::string other_run(const std::string& path, const std::string& config_json) {
+std::string other_run(const std::string& path, const std::string& config_json, PluginHost& host) {
   using nlohmann::json;
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return {};
@@ -143,7 +168,7 @@ std::string other_run(const std::string& path, const std::string& config_json) {
   } catch (const Error&) {
     return {};
   }
-  const json there = asked_for(text), here = asked_for(config_json);
+  const json there = asked_for(text, host), here = asked_for(config_json, host);
   if (there == here || !there.is_object() || !here.is_object()) return {};
   const auto flat = [](const json& object) { return object.flatten().get<json::object_t>(); };
   const json::object_t before = flat(there), now = flat(here);

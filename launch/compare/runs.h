@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/plugin/host.h"
 #include "launch/compare/outcome.h"
 
 namespace consist::launch {
@@ -12,12 +13,12 @@ namespace consist::launch {
 /// Takes SIGINT, SIGTERM and, unless nohup has it ignored, SIGHUP for the comparison. Returns where the signal's number appears.
 const std::atomic<int>& take_signals();
 
-/// Runs `consist train ARGUMENTS --archive ARCHIVE`, with --overwrite where that is asked for or the archive is there, and writes
-/// all that it says to `log`. A signal (see take_signals()) is passed on to it, which makes the outcome "interrupted" unless it
-/// finished nevertheless. The reason of one that was refused or failed is its error message with all its lines. THROWS
-/// SystemError where no process can be started.
-RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::string& archive, const std::string& log,
-                          bool overwrite = false);
+/// Runs `consist train --config CONFIG --archive ARCHIVE`, with --overwrite where that is asked for or the archive is there, and
+/// writes `notes`, what the configuration's makers had to say, and all that it says to `log`. A signal (see take_signals()) is
+/// passed on to it, which makes the outcome "interrupted" unless it finished nevertheless. The reason of one that was refused or
+/// failed is its error message with all its lines. THROWS SystemError where no process can be started.
+RunOutcome run_in_process(const std::string& config, const std::vector<std::string>& notes, const std::string& archive,
+                          const std::string& log, bool overwrite = false);
 
 /// Collects the error message from a run's output.
 class Reason {
@@ -31,11 +32,11 @@ class Reason {
   bool open_ = false;
 };
 
-/// True if `archive` holds a finished run of exactly this configuration.
-bool is_done(const std::string& archive, const std::string& config_json);
+/// True if `archive` holds a finished run of exactly this configuration, in whichever way values of plugins' options are written.
+bool is_done(const std::string& archive, const std::string& config_json, PluginHost& host);
 
 /// Describes the run in the archive at `path` that running this configuration would replace: "a finished run with steps 40, here
 /// 6". Empty if it holds a run of this configuration, or no run that could be read.
-std::string other_run(const std::string& path, const std::string& config_json);
+std::string other_run(const std::string& path, const std::string& config_json, PluginHost& host);
 
 }  // namespace consist::launch

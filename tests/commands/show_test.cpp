@@ -170,14 +170,15 @@ TEST_F(Show, AComparisonTakesCostsFromTheSameFigures) {
 }
 
 TEST_F(Show, AnotherPriceMakesNoOtherRun) {
+  PluginHost host({});
   const auto archive = test::write_run(path(), {.done = 100, .price = "1"});
   test::finish_run(*archive);
   nlohmann::json config = read_run(path()).config;
   config["price"] = "h200=2";
-  EXPECT_TRUE(is_done(path(), config.dump()));
-  EXPECT_EQ(other_run(path(), config.dump()), "");
+  EXPECT_TRUE(is_done(path(), config.dump(), host));
+  EXPECT_EQ(other_run(path(), config.dump(), host), "");
   config["steps"] = 101;
-  EXPECT_FALSE(is_done(path(), config.dump()));
+  EXPECT_FALSE(is_done(path(), config.dump(), host));
 }
 
 TEST_F(Show, WithoutSensorsEnergyIsSaidToBeUnknown) {

@@ -42,7 +42,7 @@ class RunFolder {
 void run(Candidate& candidate, const std::string& config_file, const RunFolder& folder, std::int64_t steps) {
   std::printf("running %s, %lld steps\n", printable(text_of(candidate.choices)).c_str(), static_cast<long long>(steps));
   std::fflush(stdout);
-  const RunOutcome outcome = run_in_process({"--config", config_file}, folder / "run.h5", folder / "run.log");
+  const RunOutcome outcome = run_in_process(config_file, {}, folder / "run.h5", folder / "run.log");
   if (outcome.status == "interrupted") throw SystemError("interrupted");
   candidate.measured_steps = steps;
   candidate.measured = 0;

@@ -1,12 +1,12 @@
 // The rows of a comparison: lists, labels, places, and what a run that is there already says.
-#include "launch/compare/rows.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "consist/error.h"
 #include "core/archive/archive.h"
 #include "launch/compare/joined.h"
+#include "launch/compare/places.h"
+#include "launch/compare/rows.h"
 #include "launch/compare/runs.h"
 #include "tests/commands/compare/compare_outcomes.h"
 #include "tests/temporary_folder.h"
@@ -59,22 +59,23 @@ TEST(CompareRows, KeysOfADeepspeedFileAreSwept) {
                                                "--deepspeed-set=optimizer.params.betas=[0.9,0.95]", "--checkpoint", "c"});
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[1].label, "m_sub_group_size1e9");
-  EXPECT_THAT(arguments_of_repeat(all[1], 1, false, host()),
-              ElementsAre("--model=m", "--deepspeed-set", "zero_optimization.sub_group_size=1e9",
-                          "--deepspeed-set=optimizer.params.betas=[0.9,0.95]", "--checkpoint", "c/m_sub_group_size1e9"));
+  EXPECT_EQ(label_of_repeat(all[1], 2), "m_sub_group_size1e9.repeat2");
+  EXPECT_THAT(all[1].arguments, ElementsAre("--model=m", "--deepspeed-set", "zero_optimization.sub_group_size=1e9",
+                                            "--deepspeed-set=optimizer.params.betas=[0.9,0.95]", "--checkpoint", "c"));
 }
 
 TEST(CompareRows, EachRunHasItsOwnPlaceForFiles) {
-  const std::vector<CompareRow> all = rows_of(
-      {"--model=m", "--batch=1,2", "--export=e", "--trace", "t/step.json", "--csv.file=rows.csv", "--tensorboard.folder", "tb"});
-  ASSERT_EQ(all.size(), 2u);
-  EXPECT_THAT(arguments_of_repeat(all[1], 1, false, host()),
-              testing::IsSupersetOf({"--csv.file=rows-m_batch2.csv", "tb/m_batch2"}));
-  EXPECT_THAT(arguments_of_repeat(all[1], 1, false, host()),
-              testing::IsSupersetOf({"--export=e/m_batch2", "t/step-m_batch2.json"}));
-  EXPECT_THAT(arguments_of_repeat(all[1], 2, false, host()),
-              testing::IsSupersetOf({"--export=e/m_batch2.repeat2", "t/step-m_batch2.repeat2.json"}));
-  EXPECT_THAT(arguments_of_repeat(all[1], 1, true, host()), testing::IsSupersetOf({"--export=e", "t/step.json"}));
+  RunConfig c;
+  c.export_folder = "e";
+  c.trace = "t/step.json";
+  c.plugin_options = {{"csv", {{"file", "rows.csv"}}}, {"tensorboard", {{"folder", "tb"}}}};
+  const RunConfig own = config_in_place(c, "m_batch2", host());
+  EXPECT_EQ(own.export_folder, "e/m_batch2");
+  EXPECT_EQ(own.trace, "t/step-m_batch2.json");
+  EXPECT_EQ(own.plugin_options.at("csv").at("file"), "rows-m_batch2.csv");
+  EXPECT_EQ(own.plugin_options.at("tensorboard").at("folder"), "tb/m_batch2");
+  EXPECT_EQ(own.checkpoint, "") << "the run has none";
+  EXPECT_EQ(config_in_place(c, "", host()).to_json(), c.to_json());
 }
 
 TEST(CompareRows, WithoutAPartItsListIsOneRow) {
@@ -121,9 +122,13 @@ TEST(CompareRuns, SayWhatTheyWouldReplace) {
   const TemporaryFolder folder;
   const std::string path = folder / "a.h5";
   write_run(path, R"({"steps": 10, "model": "m"})", "{}", 1);
-  EXPECT_EQ(other_run(path, R"({"model": "m", "steps": 10})"), "");
-  EXPECT_EQ(other_run(path, R"({"steps": 6, "model": "m"})"), "a finished run with steps 10 (here 6)");
-  EXPECT_EQ(other_run(folder / "none.h5", "{}"), "");
+  EXPECT_EQ(other_run(path, R"({"model": "m", "steps": 10})", host()), "");
+  EXPECT_EQ(other_run(path, R"({"steps": 6, "model": "m"})", host()), "a finished run with steps 10 (here 6)");
+  EXPECT_EQ(other_run(folder / "none.h5", "{}", host()), "");
+  write_run(path, R"({"model": "m", "plugin_options": {"ddp": {"bucket-size": "1Mi"}}})", "{}", 1);
+  EXPECT_TRUE(is_done(path, R"({"model": "m", "plugin_options": {"ddp": {"bucket-size": "1048576"}}})", host()))
+      << "the same size";
+  EXPECT_FALSE(is_done(path, R"({"model": "m", "plugin_options": {"ddp": {"bucket-size": "1M"}}})", host()));
 }
 
 TEST(CompareJoined, MachinesAreAColumnAndConditionsAreSaid) {
