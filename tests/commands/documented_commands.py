@@ -223,7 +223,7 @@ class Tester:
             return f"there is no command {command}"
         if "OPTIONS of train" in page:
             page += self.run(["man", "train"])[1]
-        page = page.replace("\\", "")
+        page = re.sub(r"\\f[BIR]", "", page).replace("\\", "")
         missing = [name for name in names if not re.search(re.escape(name) + r"(?![\w-])", page)]
         return f"consist {command} has no {', '.join(missing)}" if missing else ""
 
