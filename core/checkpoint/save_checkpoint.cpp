@@ -29,13 +29,11 @@ std::int64_t save_checkpoint(JoinedJob& job, CheckpointWriter* writer, Checkpoin
   if ((job.rank() == 0) != (writer != nullptr)) throw ProgramError("rank 0, and no other, has the writer of checkpoints");
   std::string folder;
   try {
-    // Collected, and not put into the job's store: a long run writes many checkpoints.
-    const std::string begun = writer != nullptr ? writer->begin(state.step) : "";
-    folder = job.collect(key + ".begun", begun, checkpoint_timeout).front();
+    folder = job.broadcast(key + ".begun", writer != nullptr ? writer->begin(state.step) : "", checkpoint_timeout);
     std::string mine;
     if (!tensors.empty()) mine = to_text(write_checkpoint_file(folder, checkpoint_file_name(job.rank()), tensors, parts));
     std::int64_t bytes = 0;
-    const std::vector<std::string> written = job.collect(key + ".written", mine, checkpoint_timeout);
+    const std::vector<std::string> written = job.gather(key + ".written", mine, checkpoint_timeout);
     if (writer != nullptr) {
       state.files.clear();
       for (const std::string& text : written) {
@@ -59,15 +57,10 @@ std::int64_t save_checkpoint(JoinedJob& job, CheckpointWriter* writer, Checkpoin
 }
 
 std::optional<Checkpoint> find_checkpoint(Job& job, const std::string& folder, std::vector<std::string>* refused) {
-  constexpr const char* key = "checkpoint.found";
   std::optional<Checkpoint> found;
-  if (job.rank() == 0) {
-    found = latest_checkpoint(folder, refused);
-    job.put(key, found ? found->path() : "");
-    return found;
-  }
-  const std::string path = job.get(key, checkpoint_timeout);
-  if (!path.empty()) found.emplace(path);
+  if (job.rank() == 0) found = latest_checkpoint(folder, refused);
+  const std::string path = job.broadcast("checkpoint.found", found ? found->path() : "", checkpoint_timeout);
+  if (job.rank() != 0 && !path.empty()) found.emplace(path);
   return found;
 }
 

@@ -15,9 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A value of the job's store is smaller than this.
-constexpr std::size_t part_bytes = std::size_t{1} << 20U;
-
 /// Streams of one kind of program, by the class of ranks that have it; classes are numbered by their first rank.
 struct Classes {
   std::vector<int> of_rank;  ///< the class of each rank
@@ -69,57 +66,41 @@ void verify_classes(const Program& program, const Classes& classes, const std::m
 
 class Agreement {
  public:
-  Agreement(JoinedJob& job, std::string topic) : job_(job), topic_("agree." + std::move(topic)) {}
+  Agreement(Job& job, std::string topic) : job_(job), topic_("agree." + std::move(topic)) {}
 
   void check(const Program& program) {
     const CollectiveStream own = collective_stream(program);
-    const std::vector<std::string> fingerprints = job_.collect(topic_ + ".fingerprints", fingerprint_of(own), job_.timeout());
+    const std::vector<std::string> fingerprints = job_.gather(topic_ + ".fingerprints", fingerprint_of(own), job_.timeout());
     Classes classes;
     std::string asked;
     if (job_.rank() == 0) {
       classes = classes_of(fingerprints);
       for (int rank : classes.first) asked += std::to_string(rank) + " ";
     }
-    asked = job_.collect(topic_ + ".asked", asked, job_.timeout()).front();
-    std::istringstream words(asked);
-    std::vector<int> first;
+    std::istringstream words(job_.broadcast(topic_ + ".asked", asked, job_.timeout()));
+    std::vector<int> first;  // of each class; rank 0 is among them, as the first of all
     for (int rank = 0; words >> rank;) first.push_back(rank);
-    if (job_.rank() != 0 && std::find(first.begin(), first.end(), job_.rank()) != first.end()) tell(encode(own));
+    std::vector<std::string> told;
+    if (std::find(first.begin(), first.end(), job_.rank()) != first.end())
+      told = job_.gather(topic_ + ".streams", encode(own), job_.timeout(), first);
 
     std::string problem;
     if (job_.rank() == 0) {
-      std::map<int, CollectiveStream> streams{{0, own}};
-      for (int rank : first) {
-        if (rank != 0) streams.emplace(rank, decode_stream(hear(rank)));
-      }
+      std::map<int, CollectiveStream> streams;
+      for (std::size_t i = 0; i < first.size(); ++i) streams.emplace(first[i], i == 0 ? own : decode_stream(told[i]));
       try {
         verify_classes(program, classes, streams);
       } catch (const ProgramError& error) {
         problem = error.what();
       }
     }
-    problem = job_.collect(topic_ + ".problem", problem.substr(0, part_bytes), job_.timeout()).front();
+    problem = job_.broadcast(topic_ + ".problem", problem, job_.timeout());
     if (!problem.empty())
       throw ProgramError("the ranks' programs (" + topic_.substr(6) + ") do not agree, so nothing was trained: " + problem);
   }
 
  private:
-  std::string key(int rank, std::size_t part) const { return topic_ + "." + std::to_string(rank) + "." + std::to_string(part); }
-  void tell(const std::string& bytes) {
-    std::size_t parts = 1;
-    for (std::size_t at = 0; at < bytes.size(); at += part_bytes)
-      job_.put(key(job_.rank(), parts++), std::string_view(bytes).substr(at, part_bytes));
-    job_.put(key(job_.rank(), 0), std::to_string(parts));
-  }
-  std::string hear(int rank) {
-    const std::size_t parts = std::stoul(job_.get(key(rank, 0), job_.timeout()));
-    std::string bytes;
-    for (std::size_t part = 1; part < parts; ++part) bytes += job_.get(key(rank, part), job_.timeout());
-    for (std::size_t part = 0; part < parts; ++part) job_.forget(key(rank, part));
-    return bytes;
-  }
-
-  JoinedJob& job_;
+  Job& job_;
   const std::string topic_;
 };
 
@@ -164,22 +145,22 @@ std::string difference(const Json& first, const std::string& text, int rank) {
 
 }  // namespace
 
-void agree_on_programs(JoinedJob& job, const std::string& topic, std::span<const Program* const> programs) {
+void agree_on_programs(Job& job, const std::string& topic, std::span<const Program* const> programs) {
   if (job.size() == 1) return;
   for (std::size_t i = 0; i < programs.size(); ++i)
     Agreement(job, topic + (i == 0 ? " of the step" : " of the evaluation")).check(*programs[i]);
 }
 
-void agree_on_options(JoinedJob& job, const RunConfig& config) {
+void agree_on_options(Job& job, const RunConfig& config) {
   if (job.size() == 1) return;
   const Json own = shared_options(config);
   const std::string text = own.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const std::vector<std::string> texts = job.collect("agree.options", text, job.timeout());
+  const std::vector<std::string> texts = job.gather("agree.options", text, job.timeout());
   std::string problem;
   for (std::size_t rank = 1; job.rank() == 0 && rank < texts.size() && problem.empty(); ++rank) {
     if (texts[rank] != texts[0]) problem = difference(own, texts[rank], static_cast<int>(rank));
   }
-  problem = job.collect("agree.options.problem", problem, job.timeout()).front();
+  problem = job.broadcast("agree.options.problem", problem, job.timeout());
   if (!problem.empty()) throw UsageError(problem);
 }
 

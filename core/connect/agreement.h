@@ -5,9 +5,9 @@
 #include <string>
 
 #include "consist/export.h"
+#include "consist/job.h"
 #include "consist/program.h"
 #include "core/config/run_config.h"
-#include "core/job/job.h"
 
 namespace consist {
 
@@ -17,10 +17,10 @@ namespace consist {
 /// for the message and the job's messages, is used once. Planned programs are also checked for waits that form a cycle.
 ///
 /// Costs each rank one hash of 64 digits. Streams of collectives travel only where hashes differ: one per pipeline stage.
-CONSIST_API void agree_on_programs(JoinedJob& job, const std::string& topic, std::span<const Program* const> programs);
+CONSIST_API void agree_on_programs(Job& job, const std::string& topic, std::span<const Program* const> programs);
 
 /// Collective over the job: throws the same UsageError on every rank if ranks were started with options that differ and that
 /// decide what is trained, or which steps the ranks take together.
-CONSIST_API void agree_on_options(JoinedJob& job, const RunConfig& config);
+CONSIST_API void agree_on_options(Job& job, const RunConfig& config);
 
 }  // namespace consist

@@ -77,7 +77,7 @@ OpenDevice open_device(const Parts& parts, const RunConfig& config, PluginHost& 
   if (job.rank() != 0) {
     // Opened while rank 0's is: drivers take seconds to start. Another one is made only where something was settled.
     open();
-    settled.chosen_options = Json::parse(job.get(key, job.timeout())).get<ByPlugin>();
+    settled.chosen_options = Json::parse(job.broadcast(key, "", job.timeout())).get<ByPlugin>();
     if (!settled.chosen_options.empty()) open();
     return {std::move(made.device), std::move(settled.chosen_options), {}};
   }
@@ -103,7 +103,7 @@ OpenDevice open_device(const Parts& parts, const RunConfig& config, PluginHost& 
       for (const auto& [option, value] : chosen) notes.push_back(note_of(made.name, option, value));
     }
   }
-  if (job.size() > 1) job.put(key, Json(settled.chosen_options).dump());
+  job.broadcast(key, Json(settled.chosen_options).dump(), job.timeout());
   return {std::move(made.device), std::move(settled.chosen_options), std::move(notes)};
 }
 

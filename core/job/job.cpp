@@ -1,10 +1,12 @@
 #include "core/job/job.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <condition_variable>
 #include <map>
@@ -36,8 +38,19 @@ class SoloJob final : public JoinedJob {
   int local_rank() const noexcept override { return address_.local_rank; }
   int local_size() const noexcept override { return address_.local_size; }
   std::string_view host() const noexcept override { return host_; }
+  std::span<const int> host_ranks() const noexcept override { return host_ranks_; }
+  int generation() const noexcept override { return address_.generation; }
   std::string_view token() const noexcept override { return address_.token; }
   milliseconds timeout() const noexcept override { return address_.timeout; }
+
+  std::vector<std::string> gather(std::string_view /*name*/, std::string_view bytes, milliseconds /*timeout*/,
+                                  std::span<const int> /*members*/) override {
+    return {std::string(bytes)};
+  }
+  std::string broadcast(std::string_view /*name*/, std::string_view bytes, milliseconds /*timeout*/,
+                        std::span<const int> /*members*/) override {
+    return std::string(bytes);
+  }
 
   void put(std::string_view key, std::string_view value) override {
     const std::lock_guard lock(mutex_);
@@ -59,19 +72,13 @@ class SoloJob final : public JoinedJob {
     throw PeerError(peer, "rank " + std::to_string(peer) + " is blamed in a job of one rank: " + std::string(what));
   }
   void set_progress(std::function<std::string()> /*progress*/) override {}
-  std::vector<std::string> collect(std::string_view /*name*/, std::string_view text, milliseconds /*timeout*/) override {
-    return {std::string(text)};
-  }
-  void forget(std::string_view key) override {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = store_.find(key); found != store_.end()) store_.erase(found);
-  }
   void leave(milliseconds /*timeout*/) override {}
   void fail(std::string_view /*reason*/) noexcept override {}
 
  private:
   const JobAddress address_;
   const std::string host_;
+  const std::array<int, 1> host_ranks_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string, std::less<>> store_;
@@ -85,6 +92,7 @@ void validate(const JobAddress& address) {
   if (address.local_size < 1 || address.local_rank < 0 || address.local_rank >= address.local_size) {
     complain("its local rank is " + std::to_string(address.local_rank) + " of " + std::to_string(address.local_size));
   }
+  if (address.generation < 0) complain("its generation is " + std::to_string(address.generation) + ", which begins at 0");
   if (address.timeout <= milliseconds(0)) complain("the timeout is not positive");
   if (address.timeout > longest_wait || address.join_timeout > longest_wait) complain("the timeout is longer than a year");
   if (address.size == 1) return;
@@ -111,13 +119,41 @@ Socket take_listener(const JobAddress& address) {
   return listener;
 }
 
+/// The port at which this rank can take in the others of its host; 0: none.
+std::uint16_t port_of(const Socket& leader) {
+  return leader ? network::local_endpoint(leader).port : std::uint16_t{0};
+}
+
+/// Listens for the other ranks of this host where this rank leads them; rank 0 itself serves those of its own.
+Socket listen_for_host(const JobAddress& address) {
+  if (address.rank == 0 || address.local_rank != 0 || address.local_size == 1) return {};
+  try {
+    return network::listen_on("127.0.0.1", 0);
+  } catch (const SystemError&) {
+    return network::listen_on("::1", 0);  // a machine of IPv6 alone
+  }
+}
+
+/// Rank 0 has a connection of each rank while they join. Raised as far as the system lets it.
+void raise_descriptor_limit(int ranks) {
+  constexpr rlim_t own_files = 256;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const rlim_t needed = static_cast<rlim_t>(ranks) + own_files;
+  if (limit.rlim_cur >= needed) return;
+  const rlim_t most = limit.rlim_max;
+  limit.rlim_cur = most == RLIM_INFINITY ? needed : std::min(needed, most);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < needed) {
+    log::warn("rank 0 may open " + std::to_string(most) + " files, and " + std::to_string(ranks) + " ranks may need " +
+              std::to_string(needed) +
+              " while they join: some will wait for others to go on through the leaders of their hosts. 'ulimit -Hn' shows the "
+              "limit, which the administrator of rank 0's host can raise");
+  }
+}
+
 /// Tries until rank 0 listens and lets this rank in, or time_to_join().
-Socket connect_to_master(const JobAddress& address, const std::string& host) {
-  const std::string claim = network::WireWriter()
-                                .integer(static_cast<std::int32_t>(address.rank))
-                                .integer(static_cast<std::int32_t>(address.size))
-                                .text(host.substr(0, 255))
-                                .take();
+Socket connect_to_master(const JobAddress& address, const std::string& host, std::uint16_t leader_port) {
+  const std::string claim = JoinClaim{address.generation, address.rank, address.size, host, address.machine, leader_port}.text();
   const Deadline begin = Clock::now(), deadline = begin + address.time_to_join();
   Deadline next_word = begin + address.join_progress;
   milliseconds pause(20);
@@ -150,26 +186,36 @@ Socket connect_to_master(const JobAddress& address, const std::string& host) {
 
 }  // namespace
 
-std::unique_ptr<JoinedJob> join_job(const JobAddress& address) {
-  Socket inherited(address.rank == 0 && address.size > 1 ? -1 : address.listen_fd);  // closed where it has no use
-  const Socket joined(address.joined_fd);
+std::unique_ptr<JoinedJob> join_job(const JobAddress& given) {
+  Socket inherited(given.rank == 0 && given.size > 1 ? -1 : given.listen_fd);  // closed where it has no use
+  const Socket joined(given.joined_fd);
   if (joined) fcntl(joined.fd(), F_SETFD, FD_CLOEXEC);
-  validate(address);
-  if (address.size == 1) return std::make_unique<SoloJob>(address);
+  validate(given);
+  if (given.size == 1) return std::make_unique<SoloJob>(given);
 
+  JobAddress address = given;
+  if (address.machine.empty()) address.machine = network::machine_identity();
   std::string host = network::host_name();
   std::unique_ptr<JobServer> server;
-  Socket connection;
+  Socket connection, leader = listen_for_host(address);
   if (address.rank == 0) {
+    raise_descriptor_limit(address.size);
     auto [own, servers] = network::connected_pair();
     connection = std::move(own);
-    server = std::make_unique<JobServer>(JobServer::Setup{take_listener(address), std::move(servers), host, address.size,
-                                                          address.token, address.timeout, address.time_to_join(),
-                                                          address.join_progress});
+    server = std::make_unique<JobServer>(JobServer::Setup{.listener = take_listener(address),
+                                                          .own = std::move(servers),
+                                                          .own_host = host,
+                                                          .own_machine = address.machine,
+                                                          .size = address.size,
+                                                          .generation = address.generation,
+                                                          .token = address.token,
+                                                          .timeout = address.timeout,
+                                                          .join_timeout = address.time_to_join(),
+                                                          .join_progress = address.join_progress});
   } else {
-    connection = connect_to_master(address, host);
+    connection = connect_to_master(address, host, port_of(leader));
   }
-  auto job = std::make_unique<MemberJob>(address, std::move(host), std::move(connection), std::move(server));
+  auto job = std::make_unique<MemberJob>(address, std::move(host), std::move(connection), std::move(server), std::move(leader));
   job->wait_until_joined();
   if (joined) {
     const auto rank = static_cast<std::int32_t>(address.rank);

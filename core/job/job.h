@@ -1,4 +1,5 @@
-// Joining a job: rank 0 listens, the others connect and prove that they know the job's token.
+// Joining a job: rank 0 listens, the others connect and prove that they know the job's token. Where a host has several ranks, one
+// leads: the others of the host go on through it, so that rank 0 serves one connection a host.
 #pragma once
 
 #include <chrono>
@@ -6,7 +7,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "consist/job.h"
 
@@ -23,6 +23,8 @@ struct JobAddress {
   int listen_fd = -1;  ///< rank 0 only: a listening socket made by the launcher, owned by the job from now on; -1: none
   int joined_fd = -1;  ///< a pipe of the launcher's, owned by the job from now on: this rank's number is written to it (int32)
                        ///< once all ranks have joined, from when on the others notice its death; -1: none
+  int generation = 0;  ///< Job::generation()
+  std::string machine;  ///< equal for ranks that reach one another by loopback; empty: this machine's network::machine_identity()
   std::string token;   ///< at least min_token_characters, unless size is 1
   std::chrono::milliseconds timeout{60'000};        ///< Job::timeout()
   std::chrono::milliseconds join_timeout{};         ///< for joining; 0: as long as `timeout`
@@ -36,19 +38,12 @@ struct JobAddress {
 inline constexpr std::chrono::minutes default_join_timeout{10};
 
 inline constexpr std::size_t min_token_characters = 16;
-inline constexpr std::size_t max_collected_bytes = std::size_t{1} << 20U;  ///< of one rank's text, see JoinedJob::collect
 /// Longer waits are cut to this one, whoever asks for them.
 inline constexpr std::chrono::milliseconds longest_wait = std::chrono::hours(24 * 366);
 
 /// A job as the trainer holds it: a Job that can be left.
 class JoinedJob : public Job {
  public:
-  /// Collective: every rank gives a text of at most max_collected_bytes under `name`. Rank 0 gets all of them, by rank; each
-  /// other rank gets rank 0's alone. Nothing is kept of it. Throws PeerError naming the rank that did not come within the
-  /// timeout.
-  virtual std::vector<std::string> collect(std::string_view name, std::string_view text, std::chrono::milliseconds timeout) = 0;
-  /// Frees a key of the store that no rank asks for any more.
-  virtual void forget(std::string_view key) = 0;
   /// The orderly end, for every rank: returns when all ranks have called it, after which no failure of another rank matters.
   /// Throws PeerError if a rank fails meanwhile or does not come within the timeout.
   virtual void leave(std::chrono::milliseconds timeout) = 0;
@@ -59,8 +54,11 @@ class JoinedJob : public Job {
 
 /// Returns when all ranks have joined; while that takes long, rank 0 logs which are missing, and the others that they wait.
 /// Throws UsageError for an address that makes no sense, SystemError when rank 0 cannot be reached or cannot listen, PeerError
-/// when other ranks do not come within `time_to_join()` or fail meanwhile. The control connection has a thread of its own; on
-/// rank 0 a second one serves the others.
+/// when other ranks do not come within `time_to_join()` or fail meanwhile. The control connection has a thread of its own, which
+/// also serves the other ranks of the host where this one leads; on rank 0 a second one serves the others.
+///
+/// Rank 0 needs a file descriptor for each of the other hosts and of the other ranks of its own, and while they join one for each
+/// rank: it raises its limit as far as it may, and warns where that is not enough.
 std::unique_ptr<JoinedJob> join_job(const JobAddress& address);
 
 }  // namespace consist

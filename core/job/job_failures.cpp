@@ -16,14 +16,6 @@ constexpr milliseconds min_inquiry{1000};
 // And this long for the ranks' reports, after which the silent one is to blame.
 constexpr milliseconds max_inquiry{2500};
 
-std::string list_ranks(const std::vector<int>& ranks) {
-  constexpr std::size_t most = 8;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  if (ranks.size() > most) text += " and " + std::to_string(ranks.size() - most) + " more";
-  return text;
-}
-
 }  // namespace
 
 void JobServer::check_time(Time now) {
@@ -38,13 +30,7 @@ void JobServer::check_time(Time now) {
     log::info(who + " have not joined yet; rank 0 waits for them another " + seconds_text(left));
     next_join_progress_ = now + join_progress_;
   }
-  for (int rank = 0; rank < size_; ++rank) {
-    const Member& member = members_[static_cast<std::size_t>(rank)];
-    if (awaited(member) && now - member.heard > silence_limit(timeout_)) {
-      const auto silent = std::chrono::duration_cast<milliseconds>(now - member.heard);
-      return fail(rank, name(rank) + " has given no sign of life for " + seconds_text(silent) + last_heartbeat_of(rank));
-    }
-  }
+  if (check_silence(now)) return;
   if (now >= leave_deadline_) {
     const int culprit = furthest_behind([&](int rank) { return !members_[static_cast<std::size_t>(rank)].leaving; });
     return fail(culprit,
@@ -53,18 +39,35 @@ void JobServer::check_time(Time now) {
   conclude_inquiry(now);
 }
 
+bool JobServer::check_silence(Time now) {
+  for (int rank = 0; rank < size_; ++rank) {
+    const Member& member = members_[static_cast<std::size_t>(rank)];
+    if (!awaited(member) || now - member.heard <= silence_limit(timeout_)) continue;
+    const int silent = hidden(member, now) ? member.leader : rank;
+    const auto since = std::chrono::duration_cast<milliseconds>(now - members_[static_cast<std::size_t>(silent)].heard);
+    fail(silent, name(silent) + " has given no sign of life for " + seconds_text(since) + last_heartbeat_of(silent));
+    return true;
+  }
+  return false;
+}
+
 std::vector<int> JobServer::missing_ranks() const {
   std::vector<int> missing;
   for (int rank = 0; rank < size_; ++rank) {
-    if (!members_[static_cast<std::size_t>(rank)].joined) missing.push_back(rank);
+    const Member& member = members_[static_cast<std::size_t>(rank)];
+    if (!member.joined || !member.spoke || (member.leader >= 0 && !member.arrived)) missing.push_back(rank);
   }
   return missing;
 }
 
-void JobServer::start_inquiry(int by, int peer, std::string_view what) {
+void JobServer::start_inquiry(Inquiry inquiry) {
   if (failure_ || inquiry_) return;
-  inquiry_ = Inquiry{by, peer, std::string(what), Clock::now()};
-  for (Member& member : members_) member.reported = false;
+  std::erase_if(inquiry.suspects, [&](int rank) { return rank < 0 || rank >= size_; });
+  inquiry_ = std::move(inquiry);
+  for (Member& member : members_) {
+    member.reported = false;
+    member.awaited.clear();
+  }
   send_all(message(MessageKind::report_please).take());
 }
 
@@ -73,7 +76,9 @@ void JobServer::conclude_inquiry(Time now) {
   const std::string told = " (" + name(inquiry_->by) + last_at(inquiry_->by) + ": " + inquiry_->what + ")";
   const int silent = furthest_behind([&](int rank) {
     const Member& member = members_[static_cast<std::size_t>(rank)];
-    return awaited(member) && !member.reported;
+    // Where a leader is silent, nothing is heard of those that it leads.
+    const bool by_leader = member.arrived && !members_[static_cast<std::size_t>(member.leader)].reported;
+    return awaited(member) && !member.reported && !by_leader;
   });
   if (silent >= 0) {
     if (now - inquiry_->started < max_inquiry) return;
@@ -81,19 +86,55 @@ void JobServer::conclude_inquiry(Time now) {
     return fail(silent, name(silent) + " does not answer, last heard of " + seconds_text(since) + " ago" +
                             last_heartbeat_of(silent) + told);
   }
-  int culprit = furthest_behind([&](int rank) { return awaited(members_[static_cast<std::size_t>(rank)]); });
-  const int peer = inquiry_->peer;
-  if (peer >= 0 && peer < size_) {
-    // Among equals, and where positions are unknown, the transport's own suspicion decides.
-    const auto of_peer = parse_progress(members_[static_cast<std::size_t>(peer)].progress);
-    const auto of_culprit = culprit < 0 ? std::nullopt : parse_progress(members_[static_cast<std::size_t>(culprit)].progress);
-    const bool gone = members_[static_cast<std::size_t>(peer)].leaving;
-    if (gone || !of_peer || !of_culprit || *of_peer <= *of_culprit) culprit = peer;
-  }
-  if (culprit < 0) culprit = 0;
+  const int suspect = inquiry_->collective         ? culprit_of_collective()
+                      : inquiry_->suspects.empty() ? -1
+                                                   : inquiry_->suspects.front();
+  const int culprit = culprit_or_furthest_behind(suspect);
   const bool leaving = members_[static_cast<std::size_t>(culprit)].leaving;
-  fail(culprit,
-       name(culprit) + (leaving ? " has ended its work while others still need it" : " is stuck") + last_at(culprit) + told);
+  const char* how = inquiry_->collective ? " is what the others wait for" : " is stuck";
+  fail(culprit, name(culprit) + (leaving ? " has ended its work while others still need it" : how) + last_at(culprit) + told);
+}
+
+/// Among equals, and where positions are unknown, the suspicion decides.
+int JobServer::culprit_or_furthest_behind(int suspect) const {
+  const int furthest = furthest_behind([&](int rank) { return awaited(members_[static_cast<std::size_t>(rank)]); });
+  if (suspect < 0) return std::max(furthest, 0);
+  const auto of_suspect = parse_progress(members_[static_cast<std::size_t>(suspect)].progress);
+  const auto of_furthest = furthest < 0 ? std::nullopt : parse_progress(members_[static_cast<std::size_t>(furthest)].progress);
+  const bool gone = members_[static_cast<std::size_t>(suspect)].leaving;
+  return gone || !of_suspect || !of_furthest || *of_suspect <= *of_furthest ? suspect : furthest;
+}
+
+/// A rank that has not come may itself wait for others, elsewhere: of all that are waited for so, who waits for nobody is to
+/// blame.
+int JobServer::culprit_of_collective() const {
+  std::vector<bool> reached(members_.size()), waits(members_.size());
+  std::vector<int> ranks = inquiry_->suspects;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {  // which grows
+    const auto rank = static_cast<std::size_t>(ranks[i]);
+    if (ranks[i] < 0 || ranks[i] >= size_ || reached[rank]) continue;
+    reached[rank] = true;
+    const std::vector<int> awaited = awaited_by(ranks[i]);
+    waits[rank] = !awaited.empty();
+    ranks.insert(ranks.end(), awaited.begin(), awaited.end());
+  }
+  const int culprit = furthest_behind(
+      [&](int rank) { return reached[static_cast<std::size_t>(rank)] && !waits[static_cast<std::size_t>(rank)]; });
+  if (culprit >= 0) return culprit;
+  return furthest_behind([&](int rank) { return reached[static_cast<std::size_t>(rank)]; });
+}
+
+/// The ranks that this one waits for in a collective or at a barrier.
+std::vector<int> JobServer::awaited_by(int rank) const {
+  std::vector<int> ranks = members_[static_cast<std::size_t>(rank)].awaited;
+  for (const Waiting& wait : waiting_) {
+    if (wait.rank != rank || wait.kind != MessageKind::barrier) continue;
+    const std::vector<bool>& entered = meetings_.at(wait.name).entered;
+    for (int other = 0; other < size_; ++other) {
+      if (!entered[static_cast<std::size_t>(other)]) ranks.push_back(other);
+    }
+  }
+  return ranks;
 }
 
 void JobServer::fail(int rank, const std::string& what) {

@@ -1,10 +1,10 @@
 #include "core/job/job_member.h"
 
-#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <tuple>
+#include <numeric>
 #include <utility>
 
 #include "consist/error.h"
@@ -16,7 +16,6 @@ namespace {
 
 using network::Clock;
 using network::Deadline;
-using network::WireReader;
 using network::WireWriter;
 using std::chrono::milliseconds;
 
@@ -24,19 +23,27 @@ using std::chrono::milliseconds;
 constexpr milliseconds answer_grace{3000};
 constexpr milliseconds blame_patience{4500};
 constexpr milliseconds farewell_time{1000};
-constexpr milliseconds own_stall{2000};
+
+network::Socket make_wake() {
+  network::Socket wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake) throw SystemError("cannot make an eventfd: " + network::describe_error(errno));
+  return wake;
+}
 
 }  // namespace
 
-MemberJob::MemberJob(JobAddress address, std::string host, network::Socket connection, std::unique_ptr<JobServer> server)
+MemberJob::MemberJob(JobAddress address, std::string host, network::Socket connection, std::unique_ptr<JobServer> server,
+                     network::Socket leader)
     : address_(std::move(address)),
       host_(std::move(host)),
       server_(std::move(server)),
       heard_(Clock::now()),
-      stream_(std::move(connection)),
+      heard_parent_(heard_.load()),
+      stream_(std::move(connection), address_.generation),
       next_heartbeat_(heard_),
-      last_turn_(heard_) {
-  std::tie(wake_, wake_read_) = network::connected_pair();
+      last_turn_(heard_),
+      wake_(make_wake()) {
+  if (leader) relay_.emplace(std::move(leader), address_.token, address_.rank, address_.generation);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -47,7 +54,7 @@ MemberJob::~MemberJob() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  wake_.close();
+  wake();
   thread_.join();
   stream_.close();
   server_.reset();
@@ -55,12 +62,109 @@ MemberJob::~MemberJob() {
 
 void MemberJob::wait_until_joined() {
   std::unique_lock lock(mutex_);
-  const bool joined =
-      wait(lock, Clock::now() + address_.time_to_join() + answer_grace, [&] { return refusal_ || !hosts_.empty(); });
+  const bool joined = wait(lock, Clock::now() + address_.time_to_join() + answer_grace, [&] { return refusal_ || joined_; });
   if (refusal_) {
     throw UsageError("rank " + std::to_string(address_.rank) + " cannot join the job: " + *refusal_);
   }
   if (!joined) throw SystemError("rank 0 did not say within the timeout that all ranks have joined");
+}
+
+void MemberJob::check_call(std::string_view name, std::span<const int> members) const {
+  check();
+  if (name.size() > max_key_bytes) {
+    throw Error("the name of a collective of the job has " + std::to_string(name.size()) + " bytes, more than " +
+                std::to_string(max_key_bytes) + ": '" + std::string(name.substr(0, 64)) + "...'");
+  }
+  if (members.empty()) return;
+  for (const int member : members) {
+    if (member < 0 || member >= size()) {
+      throw Error("rank " + std::to_string(member) + " cannot come to '" + std::string(name) + "': the job has " +
+                  std::to_string(size()) + " ranks");
+    }
+  }
+  if (std::find(members.begin(), members.end(), rank()) == members.end())
+    throw Error("rank " + std::to_string(rank()) + " is no member of '" + std::string(name) + "' and takes part in it");
+}
+
+std::vector<std::string> MemberJob::gather(std::string_view name, std::string_view bytes, milliseconds timeout,
+                                           std::span<const int> members) {
+  check_call(name, members);
+  std::vector<int> others(members.begin(), members.end());
+  if (members.empty()) {
+    others.resize(static_cast<std::size_t>(size()));
+    std::iota(others.begin(), others.end(), 0);
+  }
+  const int first = others.front();
+  if (rank() != first) {
+    give(name, bytes, {&first, 1});
+    return {};
+  }
+  others.erase(others.begin());
+  std::vector<std::string> texts = take(name, others, timeout);
+  texts.insert(texts.begin(), std::string(bytes));
+  return texts;
+}
+
+std::string MemberJob::broadcast(std::string_view name, std::string_view bytes, milliseconds timeout,
+                                 std::span<const int> members) {
+  check_call(name, members);
+  const int first = members.empty() ? 0 : members.front();
+  if (rank() != first) return std::move(take(name, {&first, 1}, timeout).front());
+  if (members.size() != 1) give(name, bytes, members.empty() ? members : members.subspan(1));
+  return std::string(bytes);
+}
+
+/// To these ranks; none: to all others.
+void MemberJob::give(std::string_view name, std::string_view bytes, std::span<const int> to) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::size_t at = 0;
+    do {
+      const std::string_view part = bytes.substr(at, part_bytes);
+      at += part.size();
+      WireWriter writer = message(MessageKind::deliver);
+      write_ranks(writer, to);
+      outbox_.push_back(writer.text(name).integer(static_cast<std::uint8_t>(at == bytes.size())).text(part).take());
+    } while (at < bytes.size());
+  }
+  wake();
+}
+
+std::vector<int> MemberJob::missing(const Awaited& wait) const {
+  std::vector<int> ranks;
+  for (std::size_t i = wait.next; i < wait.from.size(); ++i) {
+    if (!inbox_.has(wait.name, wait.from[i])) ranks.push_back(wait.from[i]);
+  }
+  return ranks;
+}
+
+std::vector<std::string> MemberJob::take(std::string_view name, std::span<const int> from, milliseconds timeout) {
+  timeout = std::clamp(timeout, milliseconds(0), longest_wait);
+  std::unique_lock lock(mutex_);
+  const auto waits = awaited_.insert(awaited_.end(), {name, from});
+  const auto all_came = [&] {
+    while (waits->next < from.size() && inbox_.has(name, from[waits->next])) ++waits->next;
+    return waits->next == from.size();
+  };
+  try {
+    if (!wait(lock, Clock::now() + timeout, all_came)) {
+      const std::vector<int> ranks = missing(*waits);
+      const std::string what = list_ranks(ranks) + (ranks.size() == 1 ? " has" : " have") + " not come to '" + std::string(name) +
+                               "' within " + seconds_text(timeout);
+      WireWriter writer = message(MessageKind::missed);
+      write_ranks(writer, ranks);
+      lock.unlock();
+      await_verdict(ranks.front(), writer.text(what).take(), what);  // meanwhile it still waits, for those who ask what it does
+    }
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    awaited_.erase(waits);
+    throw;
+  }
+  awaited_.erase(waits);
+  std::vector<std::string> texts;
+  for (const int rank : from) texts.push_back(inbox_.take(name, rank));
+  return texts;
 }
 
 void MemberJob::put(std::string_view key, std::string_view value) {
@@ -73,7 +177,7 @@ void MemberJob::put(std::string_view key, std::string_view value) {
 }
 
 std::string MemberJob::get(std::string_view key, milliseconds timeout) {
-  Answer answer = *request(MessageKind::get, key, timeout).answer;
+  Answer answer = request(MessageKind::get, key, timeout);
   if (!answer.found) throw SystemError(answer.text);
   return std::move(answer.text);
 }
@@ -82,37 +186,18 @@ void MemberJob::barrier(std::string_view name, milliseconds timeout) {
   request(MessageKind::barrier, name, timeout);
 }
 
-std::vector<std::string> MemberJob::collect(std::string_view name, std::string_view text, milliseconds timeout) {
-  if (name.size() > max_key_bytes || text.size() > max_collected_bytes) {
-    throw Error("JoinedJob::collect: '" + std::string(name.substr(0, 64)) + "' with " + std::to_string(text.size()) +
-                " bytes of text is too large");
-  }
-  Request done = request(MessageKind::collect, name, timeout, &text);
-  if (!done.answer->found) throw SystemError(done.answer->text);
-  if (rank() == 0) return std::move(done.collected);
-  return {std::move(done.answer->text)};
-}
-
-void MemberJob::forget(std::string_view key) {
-  send(message(MessageKind::forget).text(key).take());
-}
-
-MemberJob::Request MemberJob::request(MessageKind kind, std::string_view key, milliseconds timeout,
-                                      const std::string_view* text) {
+MemberJob::Answer MemberJob::request(MessageKind kind, std::string_view key, milliseconds timeout) {
   timeout = std::clamp(timeout, milliseconds(0), longest_wait);
   std::unique_lock lock(mutex_);
   const std::uint64_t id = next_request_++;
   requests_[id];
-  network::WireWriter asked = message(kind);
-  asked.integer(id).integer(static_cast<std::int64_t>(timeout.count())).text(key);
-  if (text != nullptr) asked.text(*text);
-  outbox_.push_back(asked.take());
-  network::try_send(wake_, std::as_bytes(std::span("w", 1)));
-  const bool done = wait(lock, Clock::now() + timeout + answer_grace, [&] { return requests_[id].answer.has_value(); });
-  Request request = std::move(requests_[id]);
-  if (!done) request.answer = Answer{false, "rank 0 does not answer a question for '" + std::string(key) + "'"};
+  outbox_.push_back(message(kind).integer(id).integer(static_cast<std::int64_t>(timeout.count())).text(key).take());
+  wake();
+  const bool done = wait(lock, Clock::now() + timeout + answer_grace, [&] { return requests_[id].has_value(); });
+  Answer answer{false, "rank 0 does not answer a question for '" + std::string(key) + "'"};
+  if (done) answer = std::move(*requests_[id]);
   requests_.erase(id);
-  return request;
+  return answer;
 }
 
 template <typename Predicate>
@@ -129,24 +214,36 @@ void MemberJob::check() const {
 }
 
 void MemberJob::blame(int peer, std::string_view what) {
-  send(message(MessageKind::blame).integer(static_cast<std::int32_t>(peer)).text(what.substr(0, max_progress_bytes)).take());
+  await_verdict(
+      peer, message(MessageKind::blame).integer(static_cast<std::int32_t>(peer)).text(what.substr(0, max_progress_bytes)).take(),
+      what);
+}
+
+void MemberJob::await_verdict(int peer, std::string message, std::string_view what) {
+  send(std::move(message));
   std::unique_lock lock(mutex_);
   wait(lock, Clock::now() + blame_patience, [] { return false; });
-  // Rank 0 tells every heartbeat_interval where it is. If it was silent all the time, then it is what everything waits for.
-  const auto silent = std::chrono::duration_cast<milliseconds>(Clock::now() - heard_.load());
+  // Rank 0 tells every heartbeat_interval where it is, and so does a leader. If one was silent all the time, then it is what
+  // everything waits for; a leader that is silent passes on nothing of rank 0's.
+  const auto now = Clock::now();
+  const auto silent = std::chrono::duration_cast<milliseconds>(now - heard_.load());
   if (silent > blame_patience - 2 * heartbeat_interval) {
     lock.unlock();
-    give_up_server(silent);
+    const auto of_parent = std::chrono::duration_cast<milliseconds>(now - heard_parent_.load());
+    const bool by_leader = of_parent > blame_patience / 2;
+    give_up(by_leader ? parent_.load() : 0, by_leader ? of_parent : silent);
     check();
     lock.lock();
   }
-  const std::string host =
-      peer >= 0 && static_cast<std::size_t>(peer) < hosts_.size() ? hosts_[static_cast<std::size_t>(peer)] : "";
+  const std::string text = name_of(peer) + " does not take part any more: " + std::string(what) + " (rank 0 gave no answer)";
   lock.unlock();
-  const std::string text =
-      name_rank(peer, host) + " does not take part any more: " + std::string(what) + " (rank 0 gave no answer)";
   set_failure(peer, text);
   throw PeerError(peer, text);
+}
+
+std::string MemberJob::name_of(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  return name_rank(rank, rank >= 0 && index < host_of_.size() ? hosts_[host_of_[index]] : "");
 }
 
 void MemberJob::set_progress(std::function<std::string()> progress) {
@@ -164,10 +261,9 @@ void MemberJob::leave(milliseconds timeout) {
   std::unique_lock lock(mutex_);
   timeout = std::clamp(timeout, milliseconds(0), longest_wait);
   outbox_.push_back(message(MessageKind::leave).integer(static_cast<std::int64_t>(timeout.count())).take());
-  network::try_send(wake_, std::as_bytes(std::span("w", 1)));
-  if (!wait(lock, Clock::now() + timeout + answer_grace, [&] { return left_; })) {
-    throw PeerError(0, name_rank(0, hosts_.empty() ? "" : hosts_[0]) + " does not answer at the end of the job");
-  }
+  wake();
+  if (!wait(lock, Clock::now() + timeout + answer_grace, [&] { return left_; }))
+    throw PeerError(0, name_of(0) + " does not answer at the end of the job");
 }
 
 void MemberJob::fail(std::string_view reason) noexcept {
@@ -178,7 +274,7 @@ void MemberJob::fail(std::string_view reason) noexcept {
     if (left_ || failure_ || refusal_) return;
     outbox_.push_back(message(MessageKind::heartbeat).text(progress).take());
     outbox_.push_back(message(MessageKind::fail).text(reason.substr(0, max_reason_bytes)).take());
-    network::try_send(wake_, std::as_bytes(std::span("w", 1)));
+    wake();
     // The server tells everybody, this rank included: then the news has been sent.
     changed_.wait_until(lock, Clock::now() + farewell_time, [&] { return failure_.has_value() || left_; });
   } catch (const std::exception& error) {
@@ -191,141 +287,13 @@ void MemberJob::send(std::string body) {
     const std::lock_guard lock(mutex_);
     outbox_.push_back(std::move(body));
   }
-  // A full pipe of wake-ups is one that has not been heard yet.
-  network::try_send(wake_, std::as_bytes(std::span("w", 1)));
+  wake();
 }
 
-void MemberJob::run() {
-  try {
-    while (true) {
-      std::array<pollfd, 2> entries{
-          {{wake_read_.fd(), POLLIN, 0},
-           {stream_.socket().fd(), static_cast<short>(POLLIN | (stream_.has_output() ? POLLOUT : 0)), 0}}};
-      poll(entries.data(), entries.size(), network::milliseconds_until(next_heartbeat_, heartbeat_interval));
-      std::array<std::byte, 64> drop;
-      network::try_receive(wake_read_, drop);
-      turn(entries[1].revents != 0);
-      const std::lock_guard lock(mutex_);
-      if (stopping_) break;
-    }
-    // Empty the outbox, and end the stream so that rank 0 sees an end and not a reset.
-    const Deadline deadline = Clock::now() + farewell_time;
-    while (stream_.is_open() && stream_.flush() && stream_.has_output() && wait_for(stream_.socket(), POLLOUT, deadline)) {
-    }
-    stream_.shut_down();
-  } catch (const std::exception& error) {
-    lose_server(error.what());
-  }
-}
-
-void MemberJob::turn(bool readable) {
-  const Deadline now = Clock::now();
-  if (now - last_turn_ > own_stall) heard_ = now;  // this process itself was stopped
-  last_turn_ = now;
-  if (readable && stream_.is_open()) {
-    const bool open = stream_.fill();
-    std::string_view body;
-    while (stream_.next(body)) {
-      heard_ = Clock::now();
-      handle(body);
-    }
-    if (!open) lose_server("its connection closed without a goodbye");
-  }
-  if (now >= next_heartbeat_) {
-    next_heartbeat_ = now + heartbeat_interval;
-    stream_.push(message(MessageKind::heartbeat).text(progress_text()).take());
-    const auto silent = std::chrono::duration_cast<milliseconds>(now - heard_.load());
-    if (stream_.is_open() && silent > silence_limit(address_.timeout) && !failed()) give_up_server(silent);
-  }
-  std::vector<std::string> outbox;
-  {
-    const std::lock_guard lock(mutex_);
-    outbox.swap(outbox_);
-  }
-  if (!stream_.is_open()) return;
-  for (const std::string& body : outbox) stream_.push(body);
-  stream_.flush();
-}
-
-void MemberJob::handle(std::string_view body) {
-  WireReader reader(body);
-  switch (static_cast<MessageKind>(reader.integer<std::uint8_t>())) {
-    case MessageKind::welcome: {
-      std::vector<std::string> hosts;
-      while (!reader.at_end()) hosts.emplace_back(reader.text());
-      const std::lock_guard lock(mutex_);
-      hosts_ = std::move(hosts);
-      break;
-    }
-    case MessageKind::refused: {
-      const std::lock_guard lock(mutex_);
-      refusal_ = std::string(reader.text());
-      break;
-    }
-    case MessageKind::answer: {
-      const auto id = reader.integer<std::uint64_t>();
-      const bool found = reader.integer<std::uint8_t>() != 0;
-      const std::lock_guard lock(mutex_);
-      const auto request = requests_.find(id);
-      if (request != requests_.end()) request->second.answer = Answer{found, std::string(reader.text())};
-      break;
-    }
-    case MessageKind::collected: {
-      const auto id = reader.integer<std::uint64_t>();
-      const std::lock_guard lock(mutex_);
-      const auto request = requests_.find(id);
-      if (request != requests_.end()) request->second.collected.emplace_back(reader.text());
-      return;
-    }
-    case MessageKind::report_please:
-      stream_.push(message(MessageKind::report).text(progress_text()).take());
-      return;
-    case MessageKind::pulse: {
-      const std::lock_guard lock(mutex_);
-      server_progress_ = reader.text();
-      return;
-    }
-    case MessageKind::failed: {
-      const int rank = reader.integer<std::int32_t>();
-      set_failure(rank, std::string(reader.text()));
-      return;
-    }
-    case MessageKind::left: {
-      const std::lock_guard lock(mutex_);
-      left_ = true;
-      break;
-    }
-    default:
-      throw DataError("rank 0 sent a message of an unknown kind");
-  }
-  changed_.notify_all();
-}
-
-void MemberJob::lose_server(const std::string& how) {
-  stream_.close();
-  std::string host, progress;
-  {
-    const std::lock_guard lock(mutex_);
-    if (left_ || refusal_) return;
-    if (!hosts_.empty()) host = hosts_[0];
-    progress = server_progress_;
-  }
-  set_failure(0, name_rank(0, host) + " died (" + how + ")" + (progress.empty() ? "" : ", last heartbeat at " + progress));
-}
-
-/// Rank 0 may only have been stopped. Once it goes on, this message is the first that it reads, so that it does not take this
-/// rank, which has ended meanwhile, for the one that failed.
-void MemberJob::give_up_server(milliseconds silent) {
-  std::string host, progress;
-  {
-    const std::lock_guard lock(mutex_);
-    if (left_ || refusal_ || failure_) return;
-    if (!hosts_.empty()) host = hosts_[0];
-    progress = server_progress_;
-  }
-  send(message(MessageKind::gave_up).integer(static_cast<std::int64_t>(silent.count())).take());
-  set_failure(0, name_rank(0, host) + " has given no sign of life for " + seconds_text(silent) +
-                     (progress.empty() ? "" : ", last heartbeat at " + progress));
+void MemberJob::wake() const noexcept {
+  const std::uint64_t one = 1;
+  // A counter that is full is a wake-up that has not been heard yet.
+  [[maybe_unused]] const ssize_t written = write(wake_.fd(), &one, sizeof one);
 }
 
 void MemberJob::set_failure(int rank, std::string what) {
@@ -335,6 +303,7 @@ void MemberJob::set_failure(int rank, std::string what) {
     failed_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
+  wake();  // the ranks that this one leads are to be told
 }
 
 std::string MemberJob::progress_text() {

@@ -31,20 +31,25 @@ milliseconds read_timeout(WireReader& reader) {
 
 JobServer::JobServer(Setup setup)
     : size_(setup.size),
+      generation_(setup.generation),
       timeout_(setup.timeout),
       join_timeout_(setup.join_timeout),
       join_progress_(setup.join_progress),
-      gate_(std::move(setup.listener), std::move(setup.token), std::string(job_purpose), "the job's rendezvous"),
+      gate_(std::move(setup.listener), std::move(setup.token), std::string(job_purpose), "the job's rendezvous",
+            std::max(network::Gate::default_max_pending, static_cast<std::size_t>(setup.size))),
       members_(static_cast<std::size_t>(setup.size)),
       join_deadline_(Clock::now() + setup.join_timeout),
       next_join_progress_(Clock::now() + setup.join_progress),
       last_turn_(Clock::now()) {
   std::tie(wake_, wake_read_) = network::connected_pair();
   Member& own = members_[0];
-  own.stream = FrameStream(std::move(setup.own));
+  own.stream = FrameStream(std::move(setup.own), generation_);
   own.host = std::move(setup.own_host);
-  own.joined = true;
+  own.machine = number_of_machine(setup.own_machine);
+  leaders_[static_cast<std::size_t>(own.machine)] = 0;  // which serves the ranks of its host itself
+  own.joined = own.spoke = true;
   own.heard = Clock::now();
+  settle();  // of a job of one rank, nobody else is awaited
   thread_ = std::thread([this] { run(); });
 }
 
@@ -105,52 +110,6 @@ void JobServer::turn(const std::vector<int>& readable) {
   }
 }
 
-void JobServer::admit(network::Admitted admitted) {
-  FrameStream stream(std::move(admitted.socket));
-  int rank = -1;
-  int size = 0;
-  std::string host;
-  try {
-    WireReader reader(admitted.claim);
-    rank = reader.integer<std::int32_t>();
-    size = reader.integer<std::int32_t>();
-    host = reader.text().substr(0, max_host_bytes);
-  } catch (const DataError&) {
-    return;  // knows the token but not the protocol: another version, which sees its connection closed
-  }
-  std::string reason;
-  if (size != size_) {
-    reason = "it was started for a job of " + std::to_string(size) + " ranks, but rank 0 for one of " + std::to_string(size_);
-  } else if (rank <= 0 || rank >= size_) {
-    reason = "its rank must be between 1 and " + std::to_string(size_ - 1);
-  } else if (members_[static_cast<std::size_t>(rank)].joined) {
-    reason = name(rank) + " has joined already: two processes were started with the same rank";
-  }
-  if (!reason.empty()) {
-    stream.push(message(MessageKind::refused).text(reason).take());
-    stream.flush();
-    refused_.push_back(std::move(stream));
-    return;
-  }
-  Member& member = members_[static_cast<std::size_t>(rank)];
-  member.stream = std::move(stream);
-  member.host = std::move(host);
-  member.joined = true;
-  member.heard = Clock::now();
-  if (failure_) {
-    send(rank, message(MessageKind::failed).integer(static_cast<std::int32_t>(failure_->rank)).text(failure_->what).take());
-  } else if (std::all_of(members_.begin(), members_.end(), [](const Member& m) { return m.joined; })) {
-    all_joined();
-  }
-}
-
-void JobServer::all_joined() {
-  complete_ = true;
-  WireWriter welcome = message(MessageKind::welcome);
-  for (const Member& member : members_) welcome.text(member.host);
-  send_all(welcome.take());
-}
-
 void JobServer::serve_member(int rank) {
   Member& member = members_[static_cast<std::size_t>(rank)];
   bool open = true;
@@ -160,21 +119,34 @@ void JobServer::serve_member(int rank) {
     std::string_view body;
     while (member.stream.next(body)) {
       member.heard = Clock::now();
+      if (!std::exchange(member.spoke, true)) settle();
       handle(rank, body);
     }
   } catch (const Error& error) {  // whatever a member sends ends that member, and not the server
     open = false;
+    member.spoke = true;
     problem = std::string("it sent something that is no message of the job: ") + error.what();
   }
-  if (open) return;
+  if (!open) lose(rank, problem);
+}
+
+void JobServer::lose(int rank, const std::string& problem) {
+  Member& member = members_[static_cast<std::size_t>(rank)];
   member.stream.close();
-  if (!left_) fail(rank, name(rank) + " died (" + problem + ")" + last_heartbeat_of(rank));
+  if (!member.spoke && !complete_ && !failure_) {
+    int& leader = leaders_[static_cast<std::size_t>(member.machine)];
+    if (leader == rank) leader = -1;
+    member = Member{};
+  } else if (!left_ && !member.arrived) {
+    fail(rank, name(rank) + " died (" + problem + ")" + last_heartbeat_of(rank));
+  }
 }
 
 void JobServer::handle(int rank, std::string_view body) {
   Member& member = members_[static_cast<std::size_t>(rank)];
   WireReader reader(body);
-  switch (static_cast<MessageKind>(reader.integer<std::uint8_t>())) {
+  const auto kind = static_cast<MessageKind>(reader.integer<std::uint8_t>());
+  switch (kind) {
     case MessageKind::put: {
       const std::string_view key = reader.text();
       handle_put(key, reader.text());
@@ -182,43 +154,41 @@ void JobServer::handle(int rank, std::string_view body) {
     }
     case MessageKind::get:
     case MessageKind::barrier:
-    case MessageKind::collect: {
-      const auto kind = static_cast<MessageKind>(body[0]);
-      const auto request = reader.integer<std::uint64_t>();
-      const milliseconds timeout = read_timeout(reader);
-      std::string key(reader.text());
-      if (key.size() > max_key_bytes) throw DataError("a key of " + std::to_string(key.size()) + " bytes");
-      if (kind != MessageKind::get) enter(rank, key, kind == MessageKind::collect ? reader.text() : std::string_view());
-      waiting_.push_back({rank, request, Clock::now() + timeout, std::move(key), kind});
+      handle_request(rank, kind, reader);
       break;
-    }
-    case MessageKind::forget:
-      if (const auto found = store_.find(reader.text()); found != store_.end()) {
-        store_bytes_ -= found->first.size() + found->second.size();
-        store_.erase(found);
-      }
+    case MessageKind::deliver:
+      handle_deliver(rank, reader);
       break;
     case MessageKind::heartbeat:
       member.progress = reader.text().substr(0, max_progress_bytes);
       // Should rank 0 die, then this is what the others know of it.
-      if (rank == 0) send_all(message(MessageKind::pulse).text(member.progress).take());
+      if (rank == 0) send_all(message(MessageKind::pulse).integer(std::int32_t{0}).text(member.progress).take());
       break;
     case MessageKind::report:
       member.progress = reader.text().substr(0, max_progress_bytes);
+      member.awaited = read_ranks(reader);
       member.reported = true;
       break;
     case MessageKind::blame: {
       const int peer = reader.integer<std::int32_t>();
-      start_inquiry(rank, peer, reader.text().substr(0, max_progress_bytes));
+      start_inquiry({rank, {peer}, false, std::string(reader.text().substr(0, max_progress_bytes)), Clock::now()});
+      break;
+    }
+    case MessageKind::missed: {
+      std::vector<int> missing = read_ranks(reader);
+      start_inquiry({rank, std::move(missing), true, std::string(reader.text().substr(0, 2 * max_key_bytes)), Clock::now()});
       break;
     }
     case MessageKind::fail:
       fail(rank, name(rank) + " failed: " + std::string(reader.text().substr(0, max_reason_bytes)) + last_at(rank));
       break;
-    case MessageKind::gave_up:
-      fail(0, name(0) + " was stopped, or is cut off from the others: " + name(rank) + " heard nothing of it for " +
-                  seconds_text(read_timeout(reader)) + " and has ended" + last_heartbeat_of(0));
+    case MessageKind::gave_up: {
+      const int silent = reader.integer<std::int32_t>();
+      if (silent < 0 || silent >= size_) throw DataError("it gave up a rank that there is not");
+      fail(silent, name(silent) + " was stopped, or is cut off from the others: " + name(rank) + " heard nothing of it for " +
+                       seconds_text(read_timeout(reader)) + " and has ended" + last_heartbeat_of(silent));
       break;
+    }
     case MessageKind::leave: {
       member.leaving = true;
       const Time deadline = Clock::now() + read_timeout(reader);
@@ -227,7 +197,35 @@ void JobServer::handle(int rank, std::string_view body) {
       break;
     }
     default:
-      throw DataError("a message of an unknown kind");
+      handle_of_leader(rank, kind, reader);
+  }
+}
+
+void JobServer::handle_request(int rank, MessageKind kind, WireReader& reader) {
+  const auto request = reader.integer<std::uint64_t>();
+  const milliseconds timeout = read_timeout(reader);
+  std::string key(reader.text());
+  if (key.size() > max_key_bytes) throw DataError("a key of " + std::to_string(key.size()) + " bytes");
+  if (kind == MessageKind::barrier) enter(rank, key);
+  waiting_.push_back({rank, request, Clock::now() + timeout, std::move(key), kind});
+}
+
+/// Passed on at once: rank 0 keeps nothing of what others give one another.
+void JobServer::handle_deliver(int rank, WireReader& reader) {
+  const std::vector<int> to = read_ranks(reader);
+  const std::string_view name = reader.text();
+  if (name.size() > max_key_bytes) throw DataError("a name of " + std::to_string(name.size()) + " bytes");
+  const auto last = reader.integer<std::uint8_t>();
+  const std::string body = message(MessageKind::delivered)
+                               .integer(static_cast<std::int32_t>(rank))
+                               .text(name)
+                               .integer(last)
+                               .text(reader.text())
+                               .take();
+  if (to.empty()) {
+    send_all(body);
+  } else {
+    send(to, body);
   }
 }
 
@@ -246,15 +244,11 @@ void JobServer::take_store_bytes(std::size_t bytes) {
   store_bytes_ += bytes;
 }
 
-void JobServer::enter(int rank, const std::string& name, std::string_view text) {
-  if (text.size() > max_collected_bytes) throw DataError("a text of " + std::to_string(text.size()) + " bytes to collect");
+void JobServer::enter(int rank, const std::string& name) {
   const auto size = static_cast<std::size_t>(size_), index = static_cast<std::size_t>(rank);
-  Meeting& meeting =
-      meetings_.try_emplace(name, Meeting{std::vector<bool>(size), std::vector<std::string>(size), size_}).first->second;
+  Meeting& meeting = meetings_.try_emplace(name, Meeting{std::vector<bool>(size), size_}).first->second;
   if (meeting.entered[index]) throw DataError("it came to '" + name + "' twice");
-  take_store_bytes(text.size());
   meeting.entered[index] = true;
-  meeting.texts[index] = text;
   --meeting.missing;
 }
 
@@ -266,11 +260,7 @@ void JobServer::serve_waiting(Time now) {
   if (failure_) return;  // the news of it has ended every wait
   std::erase_if(waiting_, [&](const Waiting& wait) { return !failure_ && serve(wait, now); });
   // Where all have come, all have been answered.
-  std::erase_if(meetings_, [&](const auto& entry) {
-    if (entry.second.missing > 0) return false;
-    for (const std::string& text : entry.second.texts) store_bytes_ -= text.size();
-    return true;
-  });
+  std::erase_if(meetings_, [](const auto& entry) { return entry.second.missing == 0; });
 }
 
 /// Serves the wait. True if it is over.
@@ -284,7 +274,7 @@ bool JobServer::serve(const Waiting& wait, Time now) {
   }
   const Meeting& meeting = meetings_.at(wait.name);
   if (meeting.missing == 0) {
-    answer_meeting(wait, meeting);
+    answer(wait.rank, wait.request, true, {});
     return true;
   }
   if (now < wait.deadline) return false;
@@ -293,56 +283,19 @@ bool JobServer::serve(const Waiting& wait, Time now) {
   return true;
 }
 
-void JobServer::answer_meeting(const Waiting& wait, const Meeting& meeting) {
-  if (wait.kind == MessageKind::collect && wait.rank == 0) {
-    for (const std::string& text : meeting.texts)
-      send(0, message(MessageKind::collected).integer(wait.request).text(text).take());
-  }
-  answer(wait.rank, wait.request, true, meeting.texts[0]);
-}
-
 void JobServer::all_left() {
   if (failure_) return;
   left_ = true;
   send_all(message(MessageKind::left).take());
 }
 
-void JobServer::send(int rank, const std::string& body) {
-  FrameStream& stream = members_[static_cast<std::size_t>(rank)].stream;
-  if (stream.is_open()) stream.push(body);
-}
-
-void JobServer::send_all(const std::string& body) {
-  for (int rank = 0; rank < size_; ++rank) send(rank, body);
-}
-
 void JobServer::drain() {
-  const Time deadline = Clock::now() + drain_time;
   // The last message of rank 0, such as why it failed, is still to be read.
   if (members_[0].stream.is_open()) serve_member(0);
   if (!failure_ && !left_) fail(0, name(0) + " ended the job early" + last_heartbeat_of(0));
-  bool busy = true;
-  while (busy && Clock::now() < deadline) {
-    busy = false;
-    for (Member& member : members_) {
-      FrameStream& stream = member.stream;
-      if (!stream.is_open()) continue;
-      if (!stream.flush()) {
-        stream.close();
-      } else if (stream.has_output()) {
-        busy = true;
-      } else {
-        // The end of the stream after the last message; closed when the other side ends too, for closing a socket with unread
-        // input would reset the connection and could take the last message with it.
-        stream.shut_down();
-        if (stream.fill())
-          busy = true;
-        else
-          stream.close();
-      }
-    }
-    if (busy) poll(nullptr, 0, 5);
-  }
+  std::vector<FrameStream*> streams;
+  for (Member& member : members_) streams.push_back(&member.stream);
+  consist::drain(streams, Clock::now() + drain_time);
 }
 
 std::string JobServer::name(int rank) const {

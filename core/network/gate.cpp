@@ -21,8 +21,12 @@ bool send_now(const Socket& socket, const std::string& bytes) {
 
 }  // namespace
 
-Gate::Gate(Socket listener, std::string secret, std::string purpose, std::string what)
-    : listener_(std::move(listener)), secret_(std::move(secret)), purpose_(std::move(purpose)), what_(std::move(what)) {}
+Gate::Gate(Socket listener, std::string secret, std::string purpose, std::string what, std::size_t max_pending)
+    : listener_(std::move(listener)),
+      secret_(std::move(secret)),
+      purpose_(std::move(purpose)),
+      what_(std::move(what)),
+      max_pending_(max_pending) {}
 
 void Gate::watch(std::vector<pollfd>& entries) const {
   if (Clock::now() >= accept_after_) entries.push_back({listener_.fd(), POLLIN, 0});
@@ -59,7 +63,7 @@ void Gate::accept_new() {
       }
       return;
     }
-    if (pending_.size() >= max_pending) {
+    if (pending_.size() >= max_pending_) {
       refuse(pending_.front(), "too many unfinished handshakes");
       pending_.pop_front();
     }

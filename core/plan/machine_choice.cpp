@@ -279,11 +279,11 @@ MachineChoice machine_for(const DeviceInfo& device) {
 }
 
 MachineChoice agree_on_machine(Job& job, const DeviceInfo& device, const std::string& named) {
-  constexpr const char* key = "plan.machine";
-  if (job.rank() != 0) return {machine_from_json(job.get(key, job.timeout()), "rank 0's machine"), "", ""};
+  constexpr const char* name = "plan.machine";
+  if (job.rank() != 0) return {machine_from_json(job.broadcast(name, "", job.timeout()), "rank 0's machine"), "", ""};
   MachineChoice choice = named.empty() ? machine_for(device) : MachineChoice{parse_machine(named), "", "--machine " + named};
   choice.machine.ranks_per_node = job.local_size();
-  if (job.size() > 1) job.put(key, to_json(choice.machine));
+  job.broadcast(name, to_json(choice.machine), job.timeout());
   return choice;
 }
 

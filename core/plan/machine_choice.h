@@ -42,7 +42,7 @@ CONSIST_API MachineChoice machine_for(const DeviceInfo& device);
 
 /// Collective over the job: what all ranks plan for, since ranks with different machines would come to different programs. Rank
 /// 0's choice: the machine that `named` says (parse_machine) or that of its device, and as many ranks a node as are on its host.
-/// The note and the origin are on rank 0 alone. Throws as parse_machine() on rank 0, and as Job::get.
+/// The note and the origin are on rank 0 alone. Throws as parse_machine() on rank 0, and as Job::broadcast.
 CONSIST_API MachineChoice agree_on_machine(Job& job, const DeviceInfo& device, const std::string& named);
 
 }  // namespace consist

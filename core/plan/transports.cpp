@@ -171,12 +171,12 @@ AutomaticTransports automatic_transports(const RunConfig& config, PluginHost& ho
 }
 
 AutomaticTransports agree_on_transports(Job& job, const RunConfig& config, PluginHost& host, const std::string& device_kind) {
-  constexpr const char* key = "plan.transports";
-  if (job.rank() != 0) return chosen_from(nlohmann::json::parse(job.get(key, job.timeout())));
+  constexpr const char* name = "plan.transports";
+  if (job.rank() != 0) return chosen_from(nlohmann::json::parse(job.broadcast(name, "", job.timeout())));
   const AutomaticTransports chosen = choose(offers(config, host), device_kind, [&](const Offer& offer, bool /*several*/) {
     return offer.transport->unavailable(device_kind);
   });
-  if (job.size() > 1) job.put(key, json_of(chosen).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  job.broadcast(name, json_of(chosen).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), job.timeout());
   return chosen;
 }
 

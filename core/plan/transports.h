@@ -37,7 +37,7 @@ struct AutomaticTransports {
 CONSIST_API AutomaticTransports automatic_transports(const RunConfig& config, PluginHost& host, const Machine& machine);
 
 /// Collective over the job: the choice of rank 0 for its device, whose kind this is. Transports are there that can serve it
-/// (Transport::unavailable). Throws as the other one on rank 0, and as Job::get.
+/// (Transport::unavailable). Throws as the other one on rank 0, and as Job::broadcast.
 CONSIST_API AutomaticTransports agree_on_transports(Job& job, const RunConfig& config, PluginHost& host,
                                                     const std::string& device_kind);
 

@@ -10,14 +10,9 @@
 #include "consist/text.h"
 #include "core/base/quantity_text.h"
 #include "core/cost/timeline.h"
-#include "core/job/long_text.h"
 
 namespace consist {
 namespace {
-
-std::string key_of(const char* what, int rank) {
-  return std::string("bubble_fraction.") + what + "." + std::to_string(rank);
-}
 
 std::string bytes_of(const Durations& seconds) {
   return {reinterpret_cast<const char*>(seconds.data()), seconds.size() * sizeof(double)};
@@ -78,20 +73,20 @@ std::optional<BubbleReport> collect_bubble_report(Job& job, const Plan& plan, co
   const std::vector<int> ranks = own.mesh.group(0, own.stage_axis);
   Durations seconds;
   for (std::size_t i = 0; i < own.instructions.size(); ++i) seconds.push_back(profile.seconds(i));
-  if (job.rank() != 0) {
-    job.put(key_of("share", job.rank()), bytes_of({bubble_fraction(own, profile, step_seconds)}));
-    if (std::ranges::find(ranks, job.rank()) != ranks.end()) put_long_text(job, key_of("seconds", job.rank()), bytes_of(seconds));
-    return std::nullopt;
-  }
-  std::vector<double> shares{bubble_fraction(own, profile, step_seconds)};
-  for (int rank = 1; rank < job.size(); ++rank)
-    shares.push_back(durations_of(job.get(key_of("share", rank), job.timeout())).at(0));
+  const std::vector<std::string> shares_of_ranks =
+      job.gather("bubble_fraction.share", bytes_of({bubble_fraction(own, profile, step_seconds)}), job.timeout());
+  std::vector<std::string> seconds_of_stages;
+  if (std::ranges::find(ranks, job.rank()) != ranks.end())
+    seconds_of_stages = job.gather("bubble_fraction.seconds", bytes_of(seconds), job.timeout(), ranks);
+  if (job.rank() != 0) return std::nullopt;
+  std::vector<double> shares;
+  for (const std::string& share : shares_of_ranks) shares.push_back(durations_of(share).at(0));
   const std::vector<std::unique_ptr<PreparedProgram>> others = other_stages(plan, ranks);
   std::vector<const Program*> stages;
   std::vector<Durations> measured;
   for (std::size_t s = 0; s < ranks.size(); ++s) {
     stages.push_back(others[s] ? &others[s]->program() : &own);
-    measured.push_back(others[s] ? durations_of(get_long_text(job, key_of("seconds", ranks[s]))) : seconds);
+    measured.push_back(durations_of(seconds_of_stages[s]));
   }
   return bubble_report(shares, stages, measured);
 }

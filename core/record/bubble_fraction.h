@@ -31,7 +31,7 @@ struct BubbleReport {
 CONSIST_API BubbleReport bubble_report(const std::vector<double>& ranks, std::span<const Program* const> stages,
                                        std::span<const Durations> measured);
 /// The same of a run: called by every rank, once, with the program that it ran; on rank 0 the report, elsewhere nothing. `plan`
-/// is the run's: rank 0 compiles the other stages' steps by it. Throws as Job::get.
+/// is the run's: rank 0 compiles the other stages' steps by it. Throws as Job::gather.
 std::optional<BubbleReport> collect_bubble_report(Job& job, const Plan& plan, const Program& own, const Profile& profile,
                                                   double step_seconds);
 

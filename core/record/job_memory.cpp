@@ -5,31 +5,37 @@
 namespace consist {
 namespace {
 
-std::string key_of(const std::string& what, int rank) {
-  return "bytes." + what + "." + std::to_string(rank);
+/// On rank 0 the bytes of all ranks; elsewhere nothing.
+std::vector<std::int64_t> bytes_of_ranks(Job& job, const std::string& what, std::int64_t own) {
+  std::vector<std::int64_t> bytes;
+  for (const std::string& text : job.gather("bytes." + what, std::to_string(own), job.timeout()))
+    bytes.push_back(std::stoll(text));
+  return bytes;
 }
 
 }  // namespace
 
 void tell_bytes(Job& job, const std::string& what, std::int64_t own) {
-  if (job.rank() != 0) job.put(key_of(what, job.rank()), std::to_string(own));
+  if (job.rank() != 0) bytes_of_ranks(job, what, own);
 }
 
 std::vector<int> ranks_without_bytes(Job& job, const std::string& what, std::int64_t own) {
   std::vector<int> ranks;
-  if (job.rank() == 0 && own == 0) ranks.push_back(0);
-  for (int rank = 1; job.rank() == 0 && rank < job.size(); ++rank) {
-    if (std::stoll(job.get(key_of(what, rank), job.timeout())) == 0) ranks.push_back(rank);
+  if (job.rank() != 0) return ranks;
+  const std::vector<std::int64_t> bytes = bytes_of_ranks(job, what, own);
+  for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
+    if (bytes[rank] == 0) ranks.push_back(static_cast<int>(rank));
   }
   return ranks;
 }
 
 LargestBytes largest_bytes(Job& job, const std::string& what, std::int64_t own) {
   LargestBytes largest{.bytes = own, .rank = job.rank()};
-  for (int rank = 1; job.rank() == 0 && rank < job.size(); ++rank) {
-    const std::int64_t bytes = std::stoll(job.get(key_of(what, rank), job.timeout()));
-    largest.equal = largest.equal && bytes == own;
-    if (bytes > largest.bytes) largest = {.bytes = bytes, .rank = rank, .equal = false};
+  if (job.rank() != 0) return largest;
+  const std::vector<std::int64_t> bytes = bytes_of_ranks(job, what, own);
+  for (std::size_t rank = 1; rank < bytes.size(); ++rank) {
+    largest.equal = largest.equal && bytes[rank] == own;
+    if (bytes[rank] > largest.bytes) largest = {.bytes = bytes[rank], .rank = static_cast<int>(rank), .equal = false};
   }
   return largest;
 }

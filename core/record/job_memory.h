@@ -22,7 +22,7 @@ struct LargestBytes {
 /// Makes `own` bytes known to rank 0 under the name `what`, which is used once in a job. Does not wait.
 CONSIST_API void tell_bytes(Job& job, const std::string& what, std::int64_t own);
 /// On rank 0 the largest of what all ranks have told under that name, of which it waits for the last (at most Job::timeout());
-/// on other ranks `own`. Throws what Job::get throws.
+/// on other ranks `own`. Throws what Job::gather throws.
 CONSIST_API LargestBytes largest_bytes(Job& job, const std::string& what, std::int64_t own);
 
 /// On rank 0 the ranks that have told 0 under that name, for which it waits as above; on other ranks nothing.

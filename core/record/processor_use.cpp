@@ -34,10 +34,6 @@ double own_seconds() {
   return seconds(use.ru_utime) + seconds(use.ru_stime);
 }
 
-std::string key_of(int rank) {
-  return "processor_seconds." + std::to_string(rank);
-}
-
 }  // namespace
 
 std::optional<ProcessorTimes> read_processor_times(std::string_view proc_stat, bool (*counts)(int processor)) {
@@ -74,15 +70,11 @@ ProcessorWatch::ProcessorWatch() : before_(processor_times()), own_(own_seconds(
 std::optional<ProcessorUse> ProcessorWatch::finish(Job& job) const {
   const std::optional<ProcessorTimes> after = processor_times();
   double own = own_seconds() - own_;
-  if (job.rank() != 0) {
-    job.put(key_of(job.rank()), std::to_string(own) + " " + std::string(job.host()));
-    return {};
-  }
-  for (int rank = 1; rank < job.size(); ++rank) {
-    const std::string told = job.get(key_of(rank), job.timeout());
-    const std::size_t space = told.find(' ');
-    if (space != std::string::npos && told.substr(space + 1) == job.host()) own += std::stod(told);
-  }
+  if (job.host_ranks().front() != 0) return {};
+  const std::vector<std::string> all = job.gather("processor_seconds", std::to_string(own), job.timeout(), job.host_ranks());
+  if (job.rank() != 0) return {};
+  own = 0;
+  for (const std::string& seconds : all) own += std::stod(seconds);
   if (!before_ || !after) return {};
   return processor_use(*before_, *after, own);
 }

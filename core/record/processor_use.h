@@ -34,7 +34,7 @@ class CONSIST_API ProcessorWatch {
  public:
   ProcessorWatch();
   /// Collective: rank 0 waits for the ranks of its host (at most Job::timeout()) and returns what its host's processors did
-  /// meanwhile; nothing on other ranks, and where the system does not tell. Throws what Job::get throws.
+  /// meanwhile; nothing on other ranks, and where the system does not tell. Throws what Job::gather throws.
   std::optional<ProcessorUse> finish(Job& job) const;
 
  private:

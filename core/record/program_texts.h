@@ -21,7 +21,7 @@ struct ProgramText {
 CONSIST_API ProgramText program_text(const Program& program, std::size_t most);
 
 /// The archive's /programs, on rank 0; elsewhere nothing. Called by every rank, once. `own`: the rank's step. `ranks`: of the
-/// job. Throws as Job::get.
+/// job. Throws as Job::gather.
 std::string programs_json(Job& job, const Program& own, int ranks);
 
 }  // namespace consist

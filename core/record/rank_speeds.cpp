@@ -11,10 +11,6 @@
 namespace consist {
 namespace {
 
-std::string key_of(int rank) {
-  return "op_times." + std::to_string(rank);
-}
-
 std::string words_of(const OpTimes& times) {
   std::ostringstream text;
   text.precision(std::numeric_limits<double>::max_digits10);
@@ -45,9 +41,8 @@ OpTimes op_times(const Program& program, const Profile& profile) {
 }
 
 std::vector<OpTimes> collect_op_times(Job& job, const OpTimes& own) {
-  job.put(key_of(job.rank()), words_of(own));
   std::vector<OpTimes> all;
-  for (int rank = 0; job.rank() == 0 && rank < job.size(); ++rank) all.push_back(times_of(job.get(key_of(rank), job.timeout())));
+  for (const std::string& words : job.gather("op_times", words_of(own), job.timeout())) all.push_back(times_of(words));
   return all;
 }
 

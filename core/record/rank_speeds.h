@@ -24,7 +24,7 @@ using OpTimes = std::map<std::string, OpSeconds>;
 /// Returns the seconds of all instructions of a step but the optimizer's, by op.
 CONSIST_API OpTimes op_times(const Program& program, const Profile& profile);
 
-/// Called by every rank, once: `own` of all ranks on rank 0, by rank; elsewhere nothing. Throws as Job::get.
+/// Called by every rank, once: `own` of all ranks on rank 0, by rank; elsewhere nothing. Throws as Job::gather.
 CONSIST_API std::vector<OpTimes> collect_op_times(Job& job, const OpTimes& own);
 
 /// The seconds that a rank's work takes at the rates which all ranks together have in each op, over those that it took: above 1

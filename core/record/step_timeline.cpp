@@ -11,7 +11,6 @@
 #include "core/cost/simulator.h"
 #include "core/cost/step_errors.h"
 #include "core/cost/step_time.h"
-#include "core/job/long_text.h"
 #include "core/lower/memory_plan.h"
 #include "core/plan/machine_choice.h"
 #include "core/program/operands.h"
@@ -146,10 +145,6 @@ Json simulation_json(const Plan& plan, const Simulated& simulated, const Program
           {"problem", simulated.problem}};
 }
 
-std::string key_of(int rank) {
-  return "timeline." + std::to_string(rank);
-}
-
 }  // namespace
 
 TimedSteps timed_steps(std::int64_t steps, bool free) {
@@ -195,13 +190,17 @@ std::string timeline_json(Job& job, const Plan& plan, const PreparedProgram& ste
                           bool may_compile) {
   const Program& own = step.program();
   const std::vector<int> classes = own.stage_axis < 0 ? std::vector<int>{0} : own.mesh.group(0, own.stage_axis);
+  constexpr const char* topic = "timeline";
   // Every rank has been asked for the same steps, so that either all have measured or none has.
   const bool is_measured = measured.steps() > 0;
   if (job.rank() != 0) {
     if (is_measured && std::find(classes.begin(), classes.end(), job.rank()) != classes.end())
-      put_long_text(job, key_of(job.rank()), timeline_of(step, measured.times(), measured.step_seconds()).dump());
+      job.gather(topic, timeline_of(step, measured.times(), measured.step_seconds()).dump(), job.timeout(), classes);
     return {};
   }
+  std::vector<std::string> timelines;
+  if (is_measured)
+    timelines = job.gather(topic, timeline_of(step, measured.times(), measured.step_seconds()).dump(), job.timeout(), classes);
   const Simulated simulated = simulated_step(plan, step, may_compile);
   Json json{{"source", is_measured ? "measured" : "simulated"}, {"measured_steps", measured.steps()}, {"classes", Json::array()}};
   const Simulation& simulation = simulated.simulation;
@@ -211,8 +210,7 @@ std::string timeline_json(Job& job, const Plan& plan, const PreparedProgram& ste
     const PreparedProgram& program = simulated.compiled.empty() ? step : *simulated.compiled[c].step;
     Json of_class;
     if (is_measured) {
-      of_class = rank == 0 ? timeline_of(step, measured.times(), measured.step_seconds())
-                           : Json::parse(get_long_text(job, key_of(rank)));
+      of_class = Json::parse(timelines[c]);
     } else if (!simulation.ranks.empty()) {
       of_class = timeline_of(program, simulation.ranks[c].times, simulation.seconds);
     } else {

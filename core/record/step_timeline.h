@@ -51,7 +51,7 @@ class CONSIST_API StepTimeline {
 CONSIST_API nlohmann::ordered_json timeline_of(const PreparedProgram& step, std::vector<LaunchTime> times, double step_seconds);
 
 /// The archive's /timeline, on rank 0; elsewhere nothing. Called by every rank, once. `plan` is that of the run. Stages other
-/// than the own are compiled for the simulation only if `may_compile`. Throws as Job::get.
+/// than the own are compiled for the simulation only if `may_compile`. Throws as Job::gather.
 std::string timeline_json(Job& job, const Plan& plan, const PreparedProgram& step, const StepTimeline& measured,
                           bool may_compile);
 

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "consist/op.h"
-#include "core/job/long_text.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
 
@@ -12,10 +11,6 @@ namespace consist {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string key_of(int rank) {
-  return "trace." + std::to_string(rank);
-}
 
 /// Names a process or a thread of the timeline.
 Json name_event(const char* kind, int rank, int queue, const std::string& name) {
@@ -58,12 +53,10 @@ void write_trace_file(const Output& output, const std::string& events) {
 }
 
 void write_trace(Job& job, const Output& output, const std::string& events) {
-  if (job.rank() != 0) {
-    put_long_text(job, key_of(job.rank()), events);
-    return;
-  }
+  const std::vector<std::string> of_ranks = job.gather("trace", events, job.timeout());
+  if (job.rank() != 0) return;
   std::string all = events;
-  for (int rank = 1; rank < job.size(); ++rank) all += ",\n" + get_long_text(job, key_of(rank));
+  for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) all += ",\n" + of_ranks[rank];
   write_trace_file(output, all);
 }
 

@@ -23,7 +23,7 @@ CONSIST_API std::string trace_events(const Program& program, std::span<const Lau
 CONSIST_API void write_trace_file(const Output& output, const std::string& events);
 
 /// Brings the ranks' `events` together in a file, which rank 0 writes. Called by every rank, once. Ranks of different hosts
-/// lie as far apart as their clocks do. Throws as Job::get and write_output().
+/// lie as far apart as their clocks do. Throws as Job::gather and write_output().
 CONSIST_API void write_trace(Job& job, const Output& output, const std::string& events);
 
 }  // namespace consist

@@ -185,13 +185,9 @@ void SavedState::find_newest_checkpoint() {
                      std::to_string(config_.steps) + "; ask for at least as many steps, or give another --checkpoint folder");
   }
   if (saved.step < config_.steps) return;
-  constexpr const char* key = "resume.nothing_left";
-  if (job_.rank() == 0) {  // which has the archive
+  if (job_.rank() == 0)  // which has the archive
     nothing_left_ = !archive_is_open(config_) && (config_.export_folder.empty() || ModelWeights::present(config_.export_folder));
-    job_.put(key, nothing_left_ ? "yes" : "no");
-  } else {
-    nothing_left_ = job_.get(key, job_.timeout()) == "yes";
-  }
+  nothing_left_ = job_.broadcast("resume.nothing_left", nothing_left_ ? "yes" : "no", job_.timeout()) == "yes";
   if (nothing_left_ && job_.rank() == 0) {
     std::printf("%s is of step %lld, the last one: the run has finished, nothing is left to do\n",
                 printable(checkpoint_->path()).c_str(), static_cast<long long>(saved.step));
@@ -305,9 +301,9 @@ StoredDType SavedState::dtype_that_holds(const OwnedTensors& mine, bool divided)
   if (!export_dtype_.is_float16()) return export_dtype_;
   std::string beyond = beyond_float16(mine.sources);
   if (divided) {
-    const auto key_of = [](int rank) { return "export.beyond." + std::to_string(rank); };
-    job_.put(key_of(job_.rank()), beyond);
-    for (int rank = 0; rank < job_.size() && beyond.empty(); ++rank) beyond = job_.get(key_of(rank), checkpoint_timeout);
+    for (std::string& of_rank : job_.all_gather("export.beyond", beyond, checkpoint_timeout)) {
+      if (beyond.empty()) beyond = std::move(of_rank);
+    }
   }
   if (beyond.empty()) return export_dtype_;
   if (job_.rank() == 0)
@@ -319,7 +315,6 @@ void SavedState::export_parts(const OwnedTensors& mine, StoredDType dtype) const
   namespace fs = std::filesystem;
   const std::string folder = config_.export_folder + parts_folder;
   const RemovedFolder removed(job_.rank() == 0 ? folder : "");  // also where the export fails
-  const auto key_of = [](int rank) { return "export." + std::to_string(rank); };
   std::error_code error;
   if (job_.rank() == 0) {
     fs::remove_all(folder, error);
@@ -330,12 +325,11 @@ void SavedState::export_parts(const OwnedTensors& mine, StoredDType dtype) const
   std::string written;
   if (!mine.sources.empty())
     written = write_checkpoint_file(folder, checkpoint_file_name(job_.rank()), mine.sources, mine.parts).name;
-  job_.put(key_of(job_.rank()), written);
+  const std::vector<std::string> files = job_.gather("export.files", written, checkpoint_timeout);
   if (job_.rank() == 0) {
     TensorParts parts(parse_mesh(layout_, folder));
-    for (int rank = 0; rank < job_.size(); ++rank) {
-      const std::string file = job_.get(key_of(rank), checkpoint_timeout);
-      if (!file.empty()) parts.add(rank, SafetensorsFile(folder + "/" + file));
+    for (std::size_t rank = 0; rank < files.size(); ++rank) {
+      if (!files[rank].empty()) parts.add(static_cast<int>(rank), SafetensorsFile(folder + "/" + files[rank]));
     }
     std::vector<TensorSource> sources;
     for (const std::string& name : parts.names()) {

@@ -74,10 +74,7 @@ Output trace_output(const RunConfig& config) {
 
 /// True if rank 0 writes an archive, which the other ranks do not know. Called by every rank, once.
 bool has_archive(Job& job, const RunConfig& config) {
-  constexpr const char* key = "has_archive";
-  if (job.rank() != 0) return job.get(key, job.timeout()) == "yes";
-  job.put(key, config.archive.empty() ? "no" : "yes");
-  return !config.archive.empty();
+  return job.broadcast("has_archive", config.archive.empty() ? "no" : "yes", job.timeout()) == "yes";
 }
 
 /// True if timing costs nothing: a processor reads a clock.

@@ -11,7 +11,6 @@
 #include "consist/error.h"
 #include "launch/measure/collective_kinds.h"
 #include "launch/measure/collective_model.h"
-#include "launch/start/rank_numbers.h"
 
 namespace consist::launch {
 namespace {
@@ -85,11 +84,11 @@ class Bench {
     BenchRow row{.bytes = total * element_, .count = collective.count(total, group_.size())};
     const std::int64_t wrong = check(collective, total);
     const double once = run(collective, total, 1);
-    const auto calls = static_cast<int>(agree("calls", std::clamp(settings_.seconds / std::max(once, 1e-7), 3.0, 1000.0))[0]);
+    const double of_rank_0 = job_.rank() == 0 ? std::clamp(settings_.seconds / std::max(once, 1e-7), 3.0, 1000.0) : 0;
+    const auto calls = static_cast<int>(sum_over_ranks("calls", of_rank_0));
     const double seconds = run(collective, total, calls);
-    const std::vector<double> times = agree("seconds", seconds), mistakes = agree("wrong", static_cast<double>(wrong));
-    for (const double time : times) row.seconds += time / static_cast<double>(times.size());
-    for (const double count : mistakes) row.wrong += static_cast<std::int64_t>(count);
+    row.seconds = sum_over_ranks("seconds", seconds) / job_.size();
+    row.wrong = static_cast<std::int64_t>(sum_over_ranks("wrong", static_cast<double>(wrong)));
     row.algbw = static_cast<double>(row.bytes) / row.seconds;
     row.busbw = row.algbw * collective.bus_factor(group_.size());
     return row;
@@ -179,12 +178,8 @@ class Bench {
     }
   }
 
-  /// Every rank's number, in order of ranks.
-  std::vector<double> agree(const char* what, double own) {
-    std::vector<double> numbers;
-    for (const auto& of_rank : numbers_of_ranks(job_, std::string("bench/") + what + "/" + std::to_string(++agreements), {own}))
-      numbers.push_back(of_rank[0]);
-    return numbers;
+  double sum_over_ranks(const char* what, double own) {
+    return job_.reduce(std::string("bench/") + what, {own}, ReduceOp::sum, job_.timeout()).front();
   }
 
   Job& job_;
@@ -194,8 +189,7 @@ class Bench {
   const std::int64_t element_;
   const DeviceBlock input_, output_, meeting_;
   std::vector<std::byte> host_;
-  std::vector<std::byte> right_;     ///< what a block of the result must be
-  static inline int agreements = 0;  // of the process, since the job has them all
+  std::vector<std::byte> right_;  ///< what a block of the result must be
 };
 
 void print_head(const Collective& collective, int members) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "launch/start/rank_numbers.h"
 
 namespace consist::launch {
 namespace {
@@ -91,9 +90,8 @@ class HostLinkBench {
       link.problem = error.what();
     }
     // If one rank cannot, no rank does.
-    for (const std::vector<double>& ready : numbers_of_ranks(job_, "calibrate/host/ready", {link.problem.empty() ? 1.0 : 0.0})) {
-      if (ready[0] == 0 && link.problem.empty()) link.problem = "another rank could not";
-    }
+    const double ready = link.problem.empty() ? 1 : 0;
+    if (over_ranks("ready", ready, ReduceOp::min) < ready) link.problem = "another rank could not";
     if (!link.problem.empty()) return link;
     for (int direction = 0; direction < 2; ++direction) {
       const std::vector<int> one{direction};
@@ -127,6 +125,9 @@ class HostLinkBench {
     return static_cast<double>(amount_.copies * amount_.bytes) / least;
   }
 
+  double over_ranks(const char* what, double own, ReduceOp how) {
+    return job_.reduce(std::string("calibrate/host/") + what, {own}, how, job_.timeout()).front();
+  }
   void meet() { job_.barrier("calibrate/host/" + std::to_string(++meetings_), job_.timeout()); }
 
   double rate_of_rank_0(const std::vector<int>& directions) {
@@ -136,15 +137,11 @@ class HostLinkBench {
     } else {
       for (int n = 0; n < timed_runs; ++n) meet();  // with rank 0, before it measures
     }
-    return numbers_of_ranks(job_, "calibrate/host/alone/" + std::to_string(++meetings_), {own})[0][0];
+    return over_ranks("alone", own, ReduceOp::sum);
   }
 
   double mean_rate(const std::vector<int>& directions) {
-    double sum = 0;
-    const double own = rate(directions);
-    for (const auto& of_rank : numbers_of_ranks(job_, "calibrate/host/all/" + std::to_string(++meetings_), {own}))
-      sum += of_rank[0];
-    return sum / job_.size();
+    return over_ranks("all", rate(directions), ReduceOp::sum) / job_.size();
   }
 
   Job& job_;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,14 +23,20 @@ class ScopedJob final : public JoinedJob {
   int local_rank() const noexcept override { return job_.local_rank(); }
   int local_size() const noexcept override { return job_.local_size(); }
   std::string_view host() const noexcept override { return job_.host(); }
+  std::span<const int> host_ranks() const noexcept override { return job_.host_ranks(); }
+  int generation() const noexcept override { return job_.generation(); }
   std::string_view token() const noexcept override { return job_.token(); }
+  std::vector<std::string> gather(std::string_view name, std::string_view bytes, std::chrono::milliseconds timeout,
+                                  std::span<const int> members) override {
+    return job_.gather(scoped(name), bytes, timeout, members);
+  }
+  std::string broadcast(std::string_view name, std::string_view bytes, std::chrono::milliseconds timeout,
+                        std::span<const int> members) override {
+    return job_.broadcast(scoped(name), bytes, timeout, members);
+  }
   void put(std::string_view key, std::string_view value) override { job_.put(scoped(key), value); }
   std::string get(std::string_view key, std::chrono::milliseconds timeout) override { return job_.get(scoped(key), timeout); }
   void barrier(std::string_view name, std::chrono::milliseconds timeout) override { job_.barrier(scoped(name), timeout); }
-  std::vector<std::string> collect(std::string_view name, std::string_view text, std::chrono::milliseconds timeout) override {
-    return job_.collect(scoped(name), text, timeout);
-  }
-  void forget(std::string_view key) override { job_.forget(scoped(key)); }
   /// The job itself goes on.
   void leave(std::chrono::milliseconds timeout) override { barrier("leave", timeout); }
   void fail(std::string_view reason) noexcept override { job_.fail(reason); }

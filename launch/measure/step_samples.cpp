@@ -17,7 +17,6 @@
 #include "core/training/trainer.h"
 #include "launch/measure/power.h"
 #include "launch/measure/scoped_job.h"
-#include "launch/start/rank_numbers.h"
 
 namespace consist::launch {
 namespace {
@@ -130,16 +129,8 @@ std::unique_ptr<JoinedJob> StepSampler::job_of(const CalibrationStep& step) {
   return std::make_unique<ScopedJob>(job_, "calibrate/step/" + std::to_string(++meetings_));
 }
 
-std::vector<std::vector<double>> StepSampler::numbers_of_ranks(const std::vector<double>& own) {
-  return launch::numbers_of_ranks(job_, "calibrate/" + std::to_string(++meetings_), own);
-}
-
-std::vector<double> StepSampler::mean_over_ranks(const std::vector<double>& own) {
-  std::vector<double> means(own.size());
-  for (const std::vector<double>& of_rank : numbers_of_ranks(own)) {
-    for (std::size_t n = 0; n < means.size(); ++n) means[n] += of_rank[n] / job_.size();
-  }
-  return means;
+std::vector<double> StepSampler::sum_over_ranks(const std::vector<double>& own) {
+  return job_.reduce("calibrate/sum", own, ReduceOp::sum, job_.timeout());
 }
 
 StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile) {
@@ -186,13 +177,12 @@ std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
     own.push_back(measured.instructions.at(n));
   }
   sampled_seconds_.resize(static_cast<std::size_t>(job_.size()));
-  const std::vector<std::vector<double>> by_rank = numbers_of_ranks(own);
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    for (std::size_t n = 0; n < samples.size(); ++n) {
-      samples[n].seconds += by_rank[rank][n] / job_.size();
-      sampled_seconds_[rank] += by_rank[rank][n];
-    }
-  }
+  own.resize(samples.size() + sampled_seconds_.size());  // behind the samples, what each rank took for all of them
+  own[samples.size() + static_cast<std::size_t>(job_.rank())] =
+      std::accumulate(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(samples.size()), 0.0);
+  const std::vector<double> sums = sum_over_ranks(own);
+  for (std::size_t n = 0; n < samples.size(); ++n) samples[n].seconds = sums[n] / job_.size();
+  for (std::size_t rank = 0; rank < sampled_seconds_.size(); ++rank) sampled_seconds_[rank] += sums[samples.size() + rank];
   return samples;
 }
 
@@ -205,7 +195,7 @@ double StepSampler::rank_skew() const {
 
 TimedStep StepSampler::time(const CalibrationStep& step) {
   Measured measured = run(step, false);
-  const double seconds = mean_over_ranks({measured.seconds})[0];
+  const double seconds = sum_over_ranks({measured.seconds}).front() / job_.size();
   return {std::move(measured.program), seconds, measured.watts};
 }
 

@@ -72,9 +72,8 @@ class StepSampler {
   Plan plan_of(const CalibrationStep& step, std::shared_ptr<Device> device) const;
   /// The job of the step's ranks: this rank alone where it has no strategy.
   std::unique_ptr<JoinedJob> job_of(const CalibrationStep& step);
-  /// The means over all ranks' numbers, element by element.
-  std::vector<double> mean_over_ranks(const std::vector<double>& own);
-  std::vector<std::vector<double>> numbers_of_ranks(const std::vector<double>& own);
+  /// The sums of all ranks' numbers, element by element.
+  std::vector<double> sum_over_ranks(const std::vector<double>& own);
   struct Measured;
   Measured run(const CalibrationStep& step, bool profile);
 

@@ -17,13 +17,13 @@ namespace {
 
 using namespace consist;
 
-/// Frames of up to 255 bytes, whose lengths are bytes of the input.
+/// Frames of generation 0 and of up to 255 bytes, whose lengths are bytes of the input.
 std::string framed(std::string_view bytes) {
   std::string out;
   while (!bytes.empty()) {
     const auto length =
         std::min<std::uint32_t>(static_cast<unsigned char>(bytes[0]), static_cast<std::uint32_t>(bytes.size() - 1));
-    out += network::WireWriter().integer(length).take();
+    out += network::WireWriter().integer(length).integer(std::uint32_t{0}).take();
     out += bytes.substr(1, length);
     bytes.remove_prefix(1 + length);
   }
@@ -66,9 +66,10 @@ void listen(std::string_view sent) {
   address.size = address.local_size = 2;
   address.timeout = std::chrono::milliseconds(50);
   try {
-    MemberJob job(address, "here", std::move(own), nullptr);
+    MemberJob job(address, "here", std::move(own), nullptr, network::listen_on("127.0.0.1", 0));
     job.wait_until_joined();
     job.put("key", "value");
+    job.gather("name", "bytes", address.timeout, {});
     job.check();
   } catch (const Error&) {
   }

@@ -16,12 +16,18 @@ using ::testing::AllOf;
 using testing::blamed;
 using testing::expect_about;
 using ::testing::HasSubstr;
-using testing::make_addresses;
+using testing::make_addresses_on_hosts;
 using testing::run_ranks;
 using testing::text_of;
 using Clock = std::chrono::steady_clock;
 
-TEST(JobFailure, TellsAllWhyARankFailed) {
+/// By ranks a host: all on rank 0's host, or some through leaders.
+class JobFailure : public ::testing::TestWithParam<int> {
+ protected:
+  static std::vector<JobAddress> make_addresses(int size) { return make_addresses_on_hosts(size, GetParam()); }
+};
+
+TEST_P(JobFailure, TellsAllWhyARankFailed) {
   const auto start = Clock::now();
   const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
     job.set_progress([] { return text_of(Progress{7, 42}, "linear layer 3"); });
@@ -42,7 +48,7 @@ TEST(JobFailure, TellsAllWhyARankFailed) {
   EXPECT_LT(Clock::now() - start, 5s);
 }
 
-TEST(JobFailure, TellsAllWhyRankZeroFailed) {
+TEST_P(JobFailure, TellsAllWhyRankZeroFailed) {
   const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
     job.barrier("start", 5s);
     if (job.rank() == 0) throw DataError("no space left");
@@ -51,7 +57,7 @@ TEST(JobFailure, TellsAllWhyRankZeroFailed) {
   for (int rank : {1, 2}) EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]), HasSubstr("failed: no space left"));
 }
 
-TEST(JobFailure, ADestroyedJobThatWasNotLeftIsAFailure) {
+TEST_P(JobFailure, ADestroyedJobThatWasNotLeftIsAFailure) {
   const auto errors = run_ranks(make_addresses(2), [](JoinedJob& job) {
     job.barrier("start", 5s);
     if (job.rank() == 0) job.barrier("never", 20s);
@@ -60,7 +66,7 @@ TEST(JobFailure, ADestroyedJobThatWasNotLeftIsAFailure) {
   EXPECT_THAT(text_of(errors[0]), HasSubstr("ended the job early"));
 }
 
-TEST(JobFailure, NamesTheRankMissingAtABarrierByItsPosition) {
+TEST_P(JobFailure, NamesTheRankMissingAtABarrierByItsPosition) {
   const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
     job.set_progress([rank = job.rank()] { return text_of(Progress{5, 100 - 10 * rank}, "somewhere"); });
     job.barrier("start", 5s);
@@ -82,7 +88,7 @@ TEST(JobFailure, NamesTheRankMissingAtABarrierByItsPosition) {
   }
 }
 
-TEST(JobFailure, BlamesTheRankFurthestBehindAndNotTheSuspectedNeighbour) {
+TEST_P(JobFailure, BlamesTheRankFurthestBehindAndNotTheSuspectedNeighbour) {
   const auto start = Clock::now();
   const auto errors = run_ranks(make_addresses(4), [](JoinedJob& job) {
     job.set_progress([rank = job.rank()] { return text_of(rank == 2 ? Progress{3, 17} : Progress{3, 18}, "linear"); });
@@ -100,7 +106,7 @@ TEST(JobFailure, BlamesTheRankFurthestBehindAndNotTheSuspectedNeighbour) {
   EXPECT_LT(Clock::now() - start, 5s);
 }
 
-TEST(JobFailure, AmongEqualsTheSuspectIsBlamed) {
+TEST_P(JobFailure, AmongEqualsTheSuspectIsBlamed) {
   const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
     job.barrier("start", 5s);
     if (job.rank() == 1) job.blame(2, "connection reset");
@@ -110,7 +116,7 @@ TEST(JobFailure, AmongEqualsTheSuspectIsBlamed) {
   for (const auto& error : errors) EXPECT_EQ(blamed(error), 2);
 }
 
-TEST(JobFailure, AFailureDuringAnInquiryExplainsIt) {
+TEST_P(JobFailure, AFailureDuringAnInquiryExplainsIt) {
   const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
     job.barrier("start", 5s);
     if (job.rank() == 1) job.blame(2, "connection closed");
@@ -125,7 +131,7 @@ TEST(JobFailure, AFailureDuringAnInquiryExplainsIt) {
   for (int rank : {0, 1}) EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]), HasSubstr("failed: disk full"));
 }
 
-TEST(JobFailure, LeavingWaitsForAllAndNamesTheMissing) {
+TEST_P(JobFailure, LeavingWaitsForAllAndNamesTheMissing) {
   const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
     job.barrier("start", 5s);
     const auto start = Clock::now();
@@ -141,6 +147,8 @@ TEST(JobFailure, LeavingWaitsForAllAndNamesTheMissing) {
     EXPECT_THAT(text_of(error), HasSubstr("still busy"));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(RanksPerHost, JobFailure, ::testing::Values(4, 2, 1));
 
 }  // namespace
 }  // namespace consist

@@ -206,7 +206,7 @@ TEST(Gate, AFloodIsBoundedAndDoesNotKeepOthersOut) {
   }
   stop = true;
   for (auto& thread : flood) thread.join();
-  EXPECT_LE(gate.most_watched, Gate::max_pending + 1);
+  EXPECT_LE(gate.most_watched, Gate::default_max_pending + 1);
 }
 
 }  // namespace

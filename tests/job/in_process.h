@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,6 +36,26 @@ inline std::vector<JobAddress> make_addresses(int size, std::chrono::millisecond
   if (size > 1) {
     addresses[0].listen_fd = listener.release();
   }
+  return addresses;
+}
+
+/// Spreads the ranks over hosts: the host of each rank, by number. The first rank of a host leads the others.
+inline void spread(std::vector<JobAddress>& addresses, const std::vector<int>& host_of) {
+  std::map<int, int> ranks_of_host;
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    addresses[rank].machine = "host " + std::to_string(host_of[rank]);
+    addresses[rank].local_rank = ranks_of_host[host_of[rank]]++;
+  }
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) addresses[rank].local_size = ranks_of_host[host_of[rank]];
+}
+
+/// The same with so many ranks a host.
+inline std::vector<JobAddress> make_addresses_on_hosts(int size, int ranks_per_host,
+                                                       std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  std::vector<JobAddress> addresses = make_addresses(size, timeout);
+  std::vector<int> host_of;
+  for (int rank = 0; rank < size; ++rank) host_of.push_back(rank / ranks_per_host);
+  spread(addresses, host_of);
   return addresses;
 }
 

@@ -182,32 +182,14 @@ TEST(Job, RefusesARankOfAnotherSize) {
   EXPECT_THAT(text_of(errors[1]), HasSubstr("started for a job of 3 ranks, but rank 0 for one of 2"));
 }
 
-TEST(Job, CollectGivesRankZeroAllTextsAndTheOthersItsOwn) {
-  const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
-    const std::string own = "text of " + std::to_string(job.rank());
-    const std::vector<std::string> texts = job.collect("texts", own, 5s);
-    EXPECT_EQ(texts, job.rank() == 0 ? std::vector<std::string>({"text of 0", "text of 1", "text of 2"})
-                                     : std::vector<std::string>({"text of 0"}));
-    job.leave(5s);
-  });
-  for (const auto& error : errors) EXPECT_EQ(text_of(error), "");
-}
-
-// Checkpoints are announced so, for as long as a run lasts.
-TEST(Job, WhatIsCollectedOrForgottenTakesNoRoomInTheStore) {
-  const std::string text(max_collected_bytes, 'x');
-  const std::size_t rounds = max_store_bytes / text.size() / 2 + 10;
-  const auto errors = run_ranks(make_addresses(2), [&](JoinedJob& job) {
-    for (std::size_t round = 0; round < rounds; ++round) {
-      job.collect("round " + std::to_string(round), text, 20s);
-      const std::string key = std::to_string(job.rank()) + "." + std::to_string(round);
-      job.put(key, text);
-      job.forget(key);
-      job.put("replaced by " + std::to_string(job.rank()), text);
-    }
+TEST(Job, AValueThatIsReplacedTakesNoRoomInTheStore) {
+  const std::string text(max_value_bytes, 'x');
+  const std::size_t rounds = max_store_bytes / text.size() + 10;
+  expect_all_fine(run_ranks(make_addresses(2), [&](JoinedJob& job) {
+    for (std::size_t round = 0; round < rounds; ++round) job.put("replaced by " + std::to_string(job.rank()), text);
+    job.barrier("end", 20s);
     job.leave(20s);
-  });
-  for (const auto& error : errors) EXPECT_EQ(text_of(error), "");
+  }));
 }
 
 TEST(Job, TheLongestTimeoutIsALongOne) {

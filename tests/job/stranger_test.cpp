@@ -145,7 +145,7 @@ std::string rank_zeros_error(const std::vector<std::string>& messages) {
 
 TEST(Member, AMessageOfAnyLengthDoesNotStopTheServer) {
   const std::string longest(max_message_bytes - 16, 'x');
-  for (const MessageKind kind : {MessageKind::heartbeat, MessageKind::report, MessageKind::fail, MessageKind::forget}) {
+  for (const MessageKind kind : {MessageKind::heartbeat, MessageKind::report, MessageKind::fail, MessageKind::missed}) {
     const std::string error = rank_zeros_error({message(kind).text(longest).take()});
     EXPECT_THAT(error.substr(0, 200), HasSubstr("rank 1 on host evil")) << static_cast<int>(kind);
   }
@@ -163,7 +163,8 @@ TEST(Member, AnyTimeoutIsUnderstood) {
 
 // A rank 0 that was stopped and goes on finds the others gone; that is no reason to record that they died.
 TEST(Member, WhoGaveUpOnRankZeroIsNotTheOneThatFailed) {
-  const std::string error = rank_zeros_error({message(MessageKind::gave_up).integer(std::int64_t{6200}).take()});
+  const std::string error =
+      rank_zeros_error({message(MessageKind::gave_up).integer(std::int32_t{0}).integer(std::int64_t{6200}).take()});
   EXPECT_THAT(error, HasSubstr("was stopped, or is cut off from the others: rank 1 on host evil heard nothing of it for 6.2 s"));
   EXPECT_THAT(error, ::testing::StartsWith("rank 0"));
 }
@@ -184,10 +185,11 @@ TEST(Member, IsNotKeptByARankZeroThatDoesNotAnswerOrFallsSilent) {
       poll(entries.data(), entries.size(), 50);
       for (auto& admitted : gate.serve()) {
         stream = FrameStream(std::move(admitted.socket));
-        stream.push(message(MessageKind::welcome).text("here").text("there").take());
+        network::WireWriter welcome = message(MessageKind::welcome);
+        stream.push(welcome.integer(std::uint32_t{1}).text("here").integer(std::uint32_t{0}).integer(std::uint32_t{0}).take());
       }
       if (!stream.is_open() || silent) continue;
-      stream.push(message(MessageKind::pulse).text("").take());
+      stream.push(message(MessageKind::pulse).integer(std::int32_t{0}).text("").take());
       stream.flush();
       stream.fill();
     }

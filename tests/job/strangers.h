@@ -9,7 +9,6 @@
 #include <string>
 
 #include "consist/handshake.h"
-#include "consist/wire.h"
 #include "core/job/job_messages.h"
 
 namespace consist::testing {
@@ -32,8 +31,8 @@ inline bool is_closed_within(const Socket& socket, std::chrono::milliseconds lim
   return false;
 }
 
-inline std::string claim_of(int rank, int size) {
-  return network::WireWriter().integer(std::int32_t{rank}).integer(std::int32_t{size}).text("evil").take();
+inline std::string claim_of(int rank, int size, int generation = 0) {
+  return JoinClaim{generation, rank, size, "evil", "a machine of its own", 0}.text();
 }
 
 }  // namespace consist::testing

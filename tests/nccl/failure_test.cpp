@@ -182,7 +182,7 @@ TEST_F(NcclFailure, AMemberThatNeverComesIsNamed) {
     connect(job, {"data.0", {0, 1}, 0, "cuda"}, nvlink());
   });
   EXPECT_THAT(text_of(errors[0]), HasSubstr("rank 1"));
-  EXPECT_THAT(text_of(errors[0]), HasSubstr("did not come to group 'data.0'"));
+  EXPECT_THAT(text_of(errors[0]), HasSubstr("rank 1 has not come to 'group/data.0/"));
 }
 
 TEST_F(NcclFailure, AStuckMemberIsNamedAndTheWorkAborted) {

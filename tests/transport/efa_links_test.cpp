@@ -33,9 +33,56 @@ RingCommunicator connect(Job& job, const HostOptions& options = efa_over_tcp) {
   return RingCommunicator(connect_members(job, whole_job(job), options), 4096);
 }
 
-/// Where a member of group data.0 can be reached, as it told the others.
+/// This rank's job as its transport sees it.
+class SeenJob : public Job {
+ public:
+  explicit SeenJob(Job& job) : job_(job) {}
+  int rank() const noexcept override { return job_.rank(); }
+  int size() const noexcept override { return job_.size(); }
+  int local_rank() const noexcept override { return job_.local_rank(); }
+  int local_size() const noexcept override { return job_.local_size(); }
+  std::string_view host() const noexcept override { return job_.host(); }
+  std::span<const int> host_ranks() const noexcept override { return job_.host_ranks(); }
+  int generation() const noexcept override { return job_.generation(); }
+  std::string_view token() const noexcept override { return job_.token(); }
+  std::vector<std::string> gather(std::string_view name, std::string_view bytes, std::chrono::milliseconds timeout,
+                                  std::span<const int> members) override {
+    return job_.gather(name, bytes, timeout, members);
+  }
+  std::string broadcast(std::string_view name, std::string_view bytes, std::chrono::milliseconds timeout,
+                        std::span<const int> members) override {
+    return job_.broadcast(name, bytes, timeout, members);
+  }
+  void put(std::string_view key, std::string_view value) override { job_.put(key, value); }
+  std::string get(std::string_view key, std::chrono::milliseconds timeout) override { return job_.get(key, timeout); }
+  void barrier(std::string_view name, std::chrono::milliseconds timeout) override { job_.barrier(name, timeout); }
+  bool failed() const noexcept override { return job_.failed(); }
+  void check() const override { job_.check(); }
+  [[noreturn]] void blame(int peer, std::string_view what) override {
+    job_.blame(peer, what);
+    std::abort();
+  }
+  void set_progress(std::function<std::string()> progress) override { job_.set_progress(std::move(progress)); }
+  std::chrono::milliseconds timeout() const noexcept override { return job_.timeout(); }
+
+ private:
+  Job& job_;
+};
+
+/// Puts where this member of group data.0 can be reached into the job's store, too.
+class ToldContact final : public SeenJob {
+ public:
+  using SeenJob::SeenJob;
+  std::vector<std::string> gather(std::string_view name, std::string_view bytes, std::chrono::milliseconds timeout,
+                                  std::span<const int> members) override {
+    if (name == "group/data.0/efa.contact") put("contact/" + std::to_string(rank()), bytes);
+    return SeenJob::gather(name, bytes, timeout, members);
+  }
+};
+
+/// The address of a member of group data.0, as it told the others.
 std::string address_of(Job& job, int member) {
-  const std::string contact = job.get("group/data.0/efa.contact/" + std::to_string(member), 10s);
+  const std::string contact = job.get("contact/" + std::to_string(member), 10s);
   network::WireReader reader(contact);
   EXPECT_EQ(reader.text(), "tcp;ofi_rxm");
   return std::string(reader.text());
@@ -64,7 +111,8 @@ TEST(Efa, WhatStrangersSendIsNotTaken) {
   std::atomic<bool> done = false;
   std::atomic<std::uint64_t> lies = first_lie;
   expect_all_fine(run_ranks(make_addresses(2), [&](JoinedJob& job) {
-    RingCommunicator group = connect(job);
+    ToldContact told(job);
+    RingCommunicator group = connect(told);
     std::thread stranger;
     if (job.rank() == 0) {
       stranger = std::thread([&, victim = address_of(job, 1)] {
@@ -104,7 +152,8 @@ TEST(Efa, WhatStrangersSendIsNotTaken) {
 
 TEST(Efa, GarbageOnItsPortIsNoMessage) {
   expect_all_fine(run_ranks(make_addresses(2), [](JoinedJob& job) {
-    RingCommunicator group = connect(job);
+    ToldContact told(job);
+    RingCommunicator group = connect(told);
     const auto memory = consist::testing::make_memory("cpu", 0);
     sockaddr_in address{};
     const std::string bytes = address_of(job, 1 - job.rank());
@@ -145,30 +194,10 @@ TEST(Efa, MessagesWithoutTheSecretAreNotReceived) {
   EXPECT_THAT(text_of(errors[1]), HasSubstr("rank 0"));
 }
 
-/// This rank's job as its transport sees it, but with another token.
-class OtherToken final : public Job {
+class OtherToken final : public SeenJob {
  public:
-  explicit OtherToken(Job& job) : job_(job) {}
-  int rank() const noexcept override { return job_.rank(); }
-  int size() const noexcept override { return job_.size(); }
-  int local_rank() const noexcept override { return job_.local_rank(); }
-  int local_size() const noexcept override { return job_.local_size(); }
-  std::string_view host() const noexcept override { return job_.host(); }
+  using SeenJob::SeenJob;
   std::string_view token() const noexcept override { return "another token"; }
-  void put(std::string_view key, std::string_view value) override { job_.put(key, value); }
-  std::string get(std::string_view key, std::chrono::milliseconds timeout) override { return job_.get(key, timeout); }
-  void barrier(std::string_view name, std::chrono::milliseconds timeout) override { job_.barrier(name, timeout); }
-  bool failed() const noexcept override { return job_.failed(); }
-  void check() const override { job_.check(); }
-  [[noreturn]] void blame(int peer, std::string_view what) override {
-    job_.blame(peer, what);
-    std::abort();
-  }
-  void set_progress(std::function<std::string()> progress) override { job_.set_progress(std::move(progress)); }
-  std::chrono::milliseconds timeout() const noexcept override { return job_.timeout(); }
-
- private:
-  Job& job_;
 };
 
 TEST(Efa, AMemberThatDoesNotKnowTheTokenIsRefused) {

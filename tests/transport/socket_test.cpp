@@ -3,14 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "consist/error.h"
+#include "consist/handshake.h"
 #include "tests/conformance/transport/collective_checks.h"
 #include "tests/transport/host_links.h"
 
@@ -75,9 +78,15 @@ TEST(Socket, ListensOnLoopbackAloneWhereAllMembersAreLocal) {
   std::atomic<int> seen{0};
   const auto errors = run_ranks(make_addresses(2, 2s), [&](JoinedJob& job) {
     if (job.rank() == 0) connect(job);  // waits: the other member tells where it is, and does not come
-    job.put("socket/data.0/machine/1", job.get("socket/data.0/machine/0", 1s));
-    job.get("socket/data.0/0", 1s);  // listens by now
-    const std::map<std::string, bool> all = listening_sockets();
+    exchange_texts(job, whole_job(job), "socket.machine", network::machine_identity());
+    std::map<std::string, bool> all;
+    const auto listens = [&](const std::string& inode) { return all.contains(inode); };
+    for (const auto start = network::Clock::now(); network::Clock::now() - start < 5s;) {
+      all = listening_sockets();
+      const std::set<std::string> own = own_sockets();
+      if (std::count_if(own.begin(), own.end(), listens) >= 2) break;
+      std::this_thread::sleep_for(5ms);
+    }
     for (const std::string& inode : own_sockets()) {
       const auto found = all.find(inode);
       if (found == all.end()) continue;

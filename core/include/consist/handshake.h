@@ -62,15 +62,15 @@ struct Admitted {
 };
 
 /// Authenticates connections to a listening socket. THREADS: one. A connection is closed after handshake_time or at its first
-/// wrong byte. At most max_pending are open at a time: when more come, the oldest is closed (a client of the job then tries
+/// wrong byte. At most `max_pending` are open at a time: when more come, the oldest is closed (a client of the job then tries
 /// again).
 class CONSIST_API Gate {
  public:
   static constexpr std::chrono::milliseconds handshake_time{5000};
-  static constexpr std::size_t max_pending = 128;
+  static constexpr std::size_t default_max_pending = 128;
 
   /// `what` names the gate in warnings: "the job's rendezvous".
-  Gate(Socket listener, std::string secret, std::string purpose, std::string what);
+  Gate(Socket listener, std::string secret, std::string purpose, std::string what, std::size_t max_pending = default_max_pending);
 
   /// Appends the entries to poll for.
   void watch(std::vector<pollfd>& entries) const;
@@ -99,6 +99,7 @@ class CONSIST_API Gate {
   std::string secret_;
   std::string purpose_;
   std::string what_;
+  std::size_t max_pending_;
   std::deque<Pending> pending_;      // oldest first
   Deadline accept_after_{};          // descriptors ran out: leave the listener alone until then
   bool short_of_resources_ = false;  // said once

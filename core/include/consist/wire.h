@@ -26,6 +26,11 @@ class WireWriter {
     bytes_.append(value);
     return *this;
   }
+  /// Bytes whose count the reader knows.
+  WireWriter& bytes(std::string_view value) {
+    bytes_.append(value);
+    return *this;
+  }
   std::string take() { return std::move(bytes_); }
 
  private:
@@ -44,6 +49,9 @@ class WireReader {
     return value;
   }
   std::string_view text() { return take(integer<std::uint32_t>()); }
+  std::string_view bytes(std::size_t count) { return take(count); }
+  /// All that is left.
+  std::string_view rest() { return take(bytes_.size()); }
   bool at_end() const noexcept { return bytes_.empty(); }
 
  private:

@@ -19,7 +19,7 @@ namespace {
 using network::Nonce;
 using network::Side;
 
-/// The entry that a member puts into the job's store once it has an endpoint.
+/// The text that a member gives the others once it has an endpoint.
 struct Contact {
   std::string provider;
   std::string address;

@@ -19,9 +19,9 @@ struct HostOptions {
 /// Why libfabric offers no endpoint of that provider here; empty if it does. `device_memory`: one that also takes memory of GPUs.
 std::string provider_problem(const HostOptions& options, bool device_memory);
 
-/// Called by all members at about the same time. Addresses and random numbers meet in the job's store; the tags of all messages
-/// follow from those and the job's token, and each pair proves over the new connection that both know it. Throws UnavailableError
-/// and UsageError as Endpoint does, PeerError when a member does not come or cannot prove itself.
+/// Called by all members at about the same time. Addresses and random numbers are exchanged through the job; the tags of all
+/// messages follow from those and the job's token, and each pair proves over the new connection that both know it. Throws
+/// UnavailableError and UsageError as Endpoint does, PeerError when a member does not come or cannot prove itself.
 std::unique_ptr<PointToPoint> connect_members(Job& job, const GroupRequest& group, const HostOptions& options);
 
 }  // namespace consist::efa

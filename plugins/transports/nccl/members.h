@@ -1,4 +1,4 @@
-// The members of a group before they have a communicator: who they are and where, through the job's store.
+// The members of a group before they have a communicator: who they are and where, as they tell each other through the job.
 #pragma once
 
 #include <string>

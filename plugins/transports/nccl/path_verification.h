@@ -37,7 +37,7 @@ struct MemberFindings {
   int active_links = unknown_links;  ///< NVLinks of its GPU that are up, by NVML
   std::vector<int> not_linked;       ///< members on its host to which NVML knows no path through NVLink
 };
-/// To and from the text that travels through the job's store. decode throws DataError.
+/// To and from the text that travels through the job. decode throws DataError.
 std::string encode(const MemberFindings& findings);
 MemberFindings decode(std::string_view text);
 

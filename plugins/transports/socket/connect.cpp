@@ -11,6 +11,7 @@
 
 #include "consist/error.h"
 #include "consist/handshake.h"
+#include "consist/host_transport.h"
 #include "consist/wire.h"
 
 namespace consist {
@@ -24,7 +25,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds attempt_time{4000};
 constexpr milliseconds pause_between_rounds{50};
 
-/// Where a member can be reached, as it puts it into the job's store.
+/// The place where a member can be reached, as it tells the others.
 struct Contact {
   std::string machine;  ///< equal for members that share a network stack
   std::uint16_t port = 0;
@@ -73,7 +74,7 @@ std::vector<std::string> addresses_to_offer(const std::string& interface) {
 class Connector {
  public:
   Connector(Job& job, const GroupRequest& group, const SocketOptions& options)
-      : job_(job), group_(group), options_(options), deadline_(Clock::now() + job.timeout()), sockets_(group.ranks.size()) {}
+      : job_(job), group_(group), options_(options), sockets_(group.ranks.size()) {}
 
   std::vector<Socket> connect_all() {
     own_.machine = network::machine_identity();
@@ -82,7 +83,9 @@ class Connector {
     if (!options_.interface.empty()) own_.addresses.resize(1);
     own_.port = network::local_endpoint(listener).port;
     network::Gate gate(std::move(listener), std::string(job_.token()), purpose(group_.index), "transport socket");
-    job_.put(key(group_.index), encode(own_));
+    for (const std::string& text : exchange_texts(job_, group_, "socket.contact", encode(own_)))
+      contacts_.push_back(decode(text));
+    deadline_ = Clock::now() + job_.timeout();
     // Each member connects to those before it and is connected to by those after it; the first has nobody to wait for, so all
     // come through.
     for (int member = 0; member < group_.index; ++member) socket(member) = connect_one(member);
@@ -106,20 +109,16 @@ class Connector {
   }
 
   bool all_on_this_machine() {
-    const auto key = [&](int member) { return "socket/" + group_.name + "/machine/" + std::to_string(member); };
-    job_.put(key(group_.index), own_.machine);
-    bool all = true;
-    // Everybody's, even after one of another machine: who does not come to connect is to be named here already.
-    for (int member = 0; member < static_cast<int>(sockets_.size()); ++member) {
-      if (member != group_.index) all &= get(member, key(member)) == own_.machine;
-    }
-    return all;
+    const std::vector<std::string> machines = exchange_texts(job_, group_, "socket.machine", own_.machine);
+    return std::all_of(machines.begin(), machines.end(), [&](const std::string& machine) { return machine == own_.machine; });
   }
 
   Socket& socket(int member) { return sockets_[static_cast<std::size_t>(member)]; }
-  std::string key(int member) const { return "socket/" + group_.name + "/" + std::to_string(member); }
-  /// Bound into every proof, so that a connection that reached the wrong listener is noticed on both ends.
-  std::string purpose(int to) const { return "socket/" + group_.name + "/to/" + std::to_string(to); }
+  /// Bound into every proof, so that a connection that reached the wrong listener, or comes from another generation of the job,
+  /// is noticed on both ends.
+  std::string purpose(int to) const {
+    return "socket/" + std::to_string(job_.generation()) + "/" + group_.name + "/to/" + std::to_string(to);
+  }
   std::string name(int member) const {
     return "rank " + std::to_string(group_.ranks[static_cast<std::size_t>(member)]) + " (member " + std::to_string(member) +
            " of group '" + group_.name + "')";
@@ -130,18 +129,8 @@ class Connector {
     std::terminate();  // the compiler does not know that a virtual function never returns
   }
 
-  /// Returns the value that the member has put into the job's store under `key`.
-  std::string get(int member, const std::string& key) {
-    try {
-      const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());
-      return job_.get(key, std::max(left, milliseconds(1)));
-    } catch (const SystemError& error) {
-      blame(member, name(member) + " did not come to connect: " + error.what());
-    }
-  }
-
   Socket connect_one(int member) {
-    const Contact contact = decode(get(member, key(member)));
+    const Contact& contact = contacts_[static_cast<std::size_t>(member)];
     std::vector<std::string> addresses = contact.addresses;
     const bool same_machine = contact.machine == own_.machine;
     if (same_machine && options_.interface.empty()) {
@@ -209,8 +198,9 @@ class Connector {
   Job& job_;
   const GroupRequest& group_;
   const SocketOptions& options_;
-  const Deadline deadline_;
+  Deadline deadline_;  // to connect, once all have come
   Contact own_;
+  std::vector<Contact> contacts_;  // by member
   std::vector<Socket> sockets_;
 };
 

@@ -14,8 +14,9 @@ struct SocketOptions {
   std::int64_t buffer_bytes = 0;  ///< of each socket and direction; 0: as the system sizes them
 };
 
-/// Called by all members at about the same time. Addresses meet in the job's store; every connection is authenticated with the
-/// job's token, the group and its two ends. Throws UsageError for an unknown interface, PeerError when a member does not come.
+/// Called by all members at about the same time. Addresses are exchanged through the job; every connection is authenticated with
+/// the job's token, the group and its two ends. Throws UsageError for an unknown interface, PeerError when a member does not
+/// come.
 std::unique_ptr<TcpLinks> connect_members(Job& job, const GroupRequest& group, const SocketOptions& options);
 
 /// The interface that `interface` names, by its name or a local address; empty stays empty. Throws UsageError listing what there
