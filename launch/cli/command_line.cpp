@@ -68,6 +68,7 @@ void spell_out(const Command& command, std::vector<std::string>& words) {
 void take(CommandLine& line, const po::option& option) {
   const std::string& name = option.string_key;
   GivenOption& given = line.given[name];
+  if (option.value.empty() && given.values == std::vector<std::string>{"true"}) return;  // a switch once more says the same
   if (!given.values.empty() && !line.command->find(name)->repeats) throw UsageError("--" + name + " is given twice");
   given.said = "--" + name;
   if (option.value.empty()) given.values.emplace_back("true");

@@ -256,7 +256,6 @@ TEST_F(Show, TheCommandRefusesWhatIsNoRun) {
         {{"show", "--jsno", "run.h5"}, 2, "has no option '--jsno'; see consist show --help. Did you mean 'json'?"},
         {{"show", "run.h5", "--price"}, 2, "--price needs a value"},
         {{"show", "run.h5", "--price", "cheap"}, 2, "--price is 'cheap'"},
-        {{"show", "run.h5", "--json", "--json"}, 2, "--json is given twice"},
         {{"show", folder_ / "none.h5"}, 1, "cannot read the archive"},
         {{"show", folder_ / "text.h5"}, 1, "is cut off or no archive"}}) {
     const auto result = consist(words);
