@@ -18,6 +18,7 @@
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cli/plugin_options.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/compare/lists.h"
@@ -195,6 +196,8 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
     request.config.recompute.last_layer = -1;
   }
   check_names(transports, host);
+  std::vector<std::string> said_already;
+  for (const auto& [owner, options] : read_plugin_options(parsed.rest, host, said_already)) request.given_parts.insert(owner);
   request.transports = transports;
   request.settled = {parsed.has("strategy"), parsed.has("batch") || parsed.has("accumulation"), parsed.has("recompute"),
                      parsed.has(launch::offload_option)};

@@ -102,6 +102,24 @@ std::pair<double, int> best_and_extent(const std::string& options) {
 }
 
 // The search plans a part of the space and shortens long steps; what it recommends is the best of the whole space nevertheless.
+/// Layouts without the file's strategy were once refused for the options that the file states of it.
+TEST(Tune, AFilesStrategyIsNoLimitOfTheSearch) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "fsdp.yaml") << "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
+                                         "fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n";
+  const std::string base = "--from " + folder / "fsdp.yaml" + " --model qwen3-0.6b --global-batch 8 --sequence 1024 ";
+  const auto rows_with = [&](const std::string& options) {
+    return run("tune", split_words(base + "--machine h200 --measure 0 --rows 60 --configurations 40 " + options));
+  };
+  const auto all = rows_with("");
+  ASSERT_EQ(all.status, 0) << all.output;
+  EXPECT_THAT(all.output, HasSubstr("--strategy ddp ")) << "of eight GPUs that each hold the model";
+  EXPECT_THAT(all.output, HasSubstr("--strategy zero3-offload "));
+  const auto given = rows_with("--zero3-offload.prefetch-bucket-size 1e8");
+  ASSERT_EQ(given.status, 0) << given.output;
+  for (const auto& [milliseconds, row] : rows_of(given.output)) EXPECT_THAT(row, HasSubstr("zero3-offload"));
+}
+
 TEST(Tune, FindsWhatPlanningEveryCombinationFinds) {
   const std::string tiny = "--model qwen3-tiny --sequence 128 --precision bf16 --bf16.states f32 --recompute none --machine cpu ";
   for (const std::string& space : {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct SearchRequest {
   RunConfig config;  ///< `global_batch` is settled
   std::shared_ptr<const Machine> machine;
   Settled settled;
+  /// Parts whose options the command line gives: layouts without them are refused. Those of a file's other parts are dropped.
+  std::set<std::string> given_parts;
   std::vector<std::string> transports;  ///< that are searched (Space); none: the configuration's
   Objective objective = Objective::tokens;
   Power power;                                            ///< of the machine; known if the objective is energy

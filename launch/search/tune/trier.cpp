@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "core/base/in_parallel.h"
+#include "core/plan/parts.h"
 
 namespace consist::launch {
 
@@ -27,6 +28,9 @@ RunConfig Trier::config_of(const Point& point) const {
   RunConfig config = request_.config;
   if (!request_.settled.batch) config.accumulation = 0;
   launch::apply(space_.choices_of(point), config);
+  for (const std::string& owner : stray_owners(config, host_)) {
+    if (!request_.given_parts.contains(owner)) config.plugin_options.erase(owner);
+  }
   const std::int64_t data = space_.layouts()[point.layout].data;
   const std::int64_t known = data * std::max<std::int64_t>(config.batch, 1) * std::max(config.accumulation, 1);
   if (config.global_batch % known != 0)
