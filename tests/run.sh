@@ -52,6 +52,7 @@ cmake --build "$build" --parallel "$jobs"
 results="$build/Testing/cases"
 rm -rf "$results" "$build/tests.xml"
 [ ${#entries[@]} -eq 0 ] || rm -rf "$build/tests/external/installed"
-ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" --output-junit "$(realpath "$build")/tests.xml" "${entries[@]}" "$@" 2>&1 |
+# One more than there are processors: some mostly wait.
+ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel $((jobs + 1)) --output-junit "$(realpath "$build")/tests.xml" "${entries[@]}" "$@" 2>&1 |
   tee "$build/tests.log" || true
 python3 tests/cases.py count "$build/tests.xml" "$results"
