@@ -42,7 +42,8 @@ std::vector<DeviceRates::OpTimes> op_times(const std::vector<std::vector<OpSampl
     if (sum.unloaded <= 0) continue;
     if (all.empty() || all.back().op != op || all.back().dtype != dtype || all.back().depth != depth)
       all.push_back({.op = op, .dtype = dtype, .depth = depth, .points = {}, .source = FigureSource::measured_here, .demand = sum.demand});
-    const double load = sum.load / sum.count;
+    // Behind long pauses a load is all but 0; machine files have no figures that small.
+    const double load = sum.load / sum.count < 1e-9 ? 0 : sum.load / sum.count;
     all.back().points.push_back({.flops = flops,
                                  .bytes = bytes,
                                  .seconds = sum.unloaded / sum.count * (1 + sum.sensitivity * load),

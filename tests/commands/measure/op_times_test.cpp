@@ -27,5 +27,20 @@ TEST(OpTimes, MeasuringIsTakenOffButHalfOfASampleStays) {
   EXPECT_NEAR(step[1].seconds, 1.5e-6, 1e-12);
 }
 
+/// A file that calibrate had written was refused for a load of 4.7e-18.
+TEST(OpTimes, AMachineFileTakesEveryLoad) {
+  OpSample hot = sample_of(1e-3), cool = sample_of(1);
+  for (OpSample* sample : {&hot, &cool}) sample->kind = sample->op;
+  cool.kind = cool.op = "add";
+  hot.flops = 1e9;
+  cool.bytes = 1e6;
+  ThrottlingFit fit;
+  fit.lag = 0.02;
+  fit.demand["linear"] = 1e-12;
+  for (const DeviceRates::OpTimes& times : op_times({{hot, cool, hot}}, fit))
+    for (const DeviceRates::OpTimes::Point& point : times.points)
+      EXPECT_TRUE(point.load == 0 || point.load >= 1e-12) << point.load;
+}
+
 }  // namespace
 }  // namespace consist::launch
