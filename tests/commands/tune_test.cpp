@@ -113,8 +113,10 @@ TEST(Tune, AFilesStrategyIsNoLimitOfTheSearch) {
   };
   const auto all = rows_with("");
   ASSERT_EQ(all.status, 0) << all.output;
-  EXPECT_THAT(all.output, HasSubstr("--strategy ddp ")) << "of eight GPUs that each hold the model";
-  EXPECT_THAT(all.output, HasSubstr("--strategy zero3-offload "));
+  const auto has_it = [](const auto& row) { return row.second.find("zero3-offload") != std::string::npos; };
+  const auto rows = rows_of(all.output);
+  EXPECT_TRUE(std::ranges::any_of(rows, has_it)) << all.output;
+  EXPECT_FALSE(std::ranges::all_of(rows, has_it)) << all.output;
   const auto given = rows_with("--zero3-offload.prefetch-bucket-size 1e8");
   ASSERT_EQ(given.status, 0) << given.output;
   for (const auto& [milliseconds, row] : rows_of(given.output)) EXPECT_THAT(row, HasSubstr("zero3-offload"));
