@@ -1,0 +1,38 @@
+"""Consist from Python: start runs, read archives, predict and search.
+
+The program ``consist`` does the work; this package starts it and reads what it prints and writes. docs/python.md is a
+tour.
+"""
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, List
+
+if TYPE_CHECKING:
+    from .errors import ArchiveError as ArchiveError
+    from .errors import ConsistError as ConsistError
+    from .errors import MissingPackageError as MissingPackageError
+    from .errors import ProgramError as ProgramError
+    from .errors import ProgramNotFoundError as ProgramNotFoundError
+    from .errors import UsageError as UsageError
+    from .errors import WaitTimeoutError as WaitTimeoutError
+
+# Public names and their modules. They are imported when they are asked for: the wheel's command starts without them.
+_PLACES = {
+    **dict.fromkeys(["ArchiveError", "ConsistError", "MissingPackageError", "ProgramError", "ProgramNotFoundError",
+                     "UsageError", "WaitTimeoutError"], "errors"),
+}
+__all__ = sorted(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{place}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_PLACES})
