@@ -46,8 +46,8 @@ def find() -> str:
 def environment(program: str) -> Dict[str, str]:
     """Returns the environment in which the program starts.
 
-    CONSIST_PYTHON is the interpreter that runs this. LD_LIBRARY_PATH begins with the wheel's libstdc++ where the system's
-    is older.
+    CONSIST_PYTHON is the interpreter that runs this. LD_LIBRARY_PATH begins with the wheel's libstdc++ where the
+    system's is older.
     """
     variables = dict(os.environ, CONSIST_PYTHON=sys.executable)
     fallback = os.path.join(os.path.dirname(os.path.dirname(program)), "lib", "fallback")
