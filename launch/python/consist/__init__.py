@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
+    from .archive import Archive as Archive
+    from .archives import Archives as Archives
+    from .archives import open_archive as open
     from .errors import ArchiveError as ArchiveError
     from .errors import ConsistError as ConsistError
     from .errors import MissingPackageError as MissingPackageError
@@ -18,10 +21,14 @@ if TYPE_CHECKING:
     from .errors import WaitTimeoutError as WaitTimeoutError
 
 # Public names and their modules. They are imported when they are asked for: the wheel's command starts without them.
-_PLACES = {
-    **dict.fromkeys(["ArchiveError", "ConsistError", "MissingPackageError", "ProgramError", "ProgramNotFoundError",
-                     "UsageError", "WaitTimeoutError"], "errors"),
+_MODULES = {
+    "archive": ["Archive"],
+    "archives": ["Archives", "open"],
+    "errors": ["ArchiveError", "ConsistError", "MissingPackageError", "ProgramError", "ProgramNotFoundError",
+               "UsageError", "WaitTimeoutError"],
 }
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+_OTHER_NAMES = {"open": "open_archive"}  # inside the package they have names that hide nothing
 __all__ = sorted(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
@@ -29,7 +36,7 @@ def __getattr__(name: str) -> Any:
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{place}"), name)
+    value = getattr(import_module(f"{__name__}.{place}"), _OTHER_NAMES.get(name, name))
     globals()[name] = value
     return value
 
