@@ -9,6 +9,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
+    from ._ask import advise as advise
+    from ._ask import explain as explain
+    from ._ask import machines as machines
+    from ._ask import plugins as plugins
+    from ._ask import predict as predict
+    from ._ask import show as show
+    from ._compare import Comparison as Comparison
+    from ._compare import compare as compare
+    from ._documents import Advice as Advice
+    from ._documents import Explanation as Explanation
+    from ._documents import Plugins as Plugins
+    from ._documents import Prediction as Prediction
+    from ._documents import Shown as Shown
+    from ._run import Run as Run
+    from ._run import run as run
+    from ._tune import Search as Search
+    from ._tune import tune as tune
     from .archive import Archive as Archive
     from .archives import Archives as Archives
     from .archives import open_archive as open
@@ -22,6 +39,11 @@ if TYPE_CHECKING:
 
 # Public names and their modules. They are imported when they are asked for: the wheel's command starts without them.
 _MODULES = {
+    "_ask": ["advise", "explain", "machines", "plugins", "predict", "show"],
+    "_compare": ["Comparison", "compare"],
+    "_documents": ["Advice", "Explanation", "Plugins", "Prediction", "Shown"],
+    "_run": ["Run", "run"],
+    "_tune": ["Search", "tune"],
     "archive": ["Archive"],
     "archives": ["Archives", "open"],
     "errors": ["ArchiveError", "ConsistError", "MissingPackageError", "ProgramError", "ProgramNotFoundError",

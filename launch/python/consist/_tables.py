@@ -1,6 +1,7 @@
 """Small tables as text and as HTML, for terminals and notebooks."""
 from __future__ import annotations
 
+import datetime
 import html
 from typing import Any, List, Mapping, Optional, Sequence
 
@@ -10,7 +11,7 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 def cell(name: str, value: Any) -> str:
     """Returns a value as people read it; sizes, rates, fractions and times by the name of their column."""
     if value is None or value != value:
-        return "–"
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) or (isinstance(value, int) and name.endswith("bytes")):
@@ -21,6 +22,8 @@ def cell(name: str, value: Any) -> str:
 
 
 def _number(name: str, value: float) -> str:
+    if name in ("time", "written"):
+        return datetime.datetime.fromtimestamp(value, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
     if name.endswith("bytes"):
         unit = 0
         while abs(value) >= 1024 and unit + 1 < len(_BINARY):
@@ -58,15 +61,16 @@ def rows_as_html(rows: Sequence[Mapping[str, Any]], columns: Optional[Sequence[s
 
 def facts_as_text(facts: Mapping[str, Any]) -> str:
     """Returns a line for each fact that is known."""
-    width = max((len(name) for name, value in facts.items() if value is not None), default=0)
-    return "\n".join(f"{name:<{width}}  {cell(name, value)}" for name, value in facts.items() if value is not None)
+    known = {name: value for name, value in facts.items() if value is not None and value != ""}
+    width = max(map(len, known), default=0)
+    return "\n".join(f"{name:<{width}}  {cell(name, value)}" for name, value in known.items())
 
 
 def facts_as_html(facts: Mapping[str, Any]) -> str:
     """Returns a table of HTML with a row for each fact that is known."""
     rows = "".join(f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
                    f"<td style='text-align:left'>{html.escape(cell(name, value))}</td></tr>"
-                   for name, value in facts.items() if value is not None)
+                   for name, value in facts.items() if value is not None and value != "")
     return f"<table>{rows}</table>"
 
 

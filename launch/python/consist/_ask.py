@@ -1,0 +1,69 @@
+"""Commands that answer at once: predict, advise, explain, plugins, show, machines."""
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any, List, Mapping, Optional, Union
+
+from . import _options, _program
+from ._documents import Advice, Explanation, Plugins, Prediction, Shown
+from ._process import Folder, document
+from ._run import Model
+
+DOES_NOT_FIT = 1  # the exit status of predict for a plan that does not fit; it prints its JSON then, too
+
+
+def predict(model: Model = None, strategy: Optional[str] = None, *, machine: Optional[str] = None,
+            options: Optional[Mapping[str, Any]] = None, time_limit: Optional[float] = None, folder: Folder = None,
+            **keywords: Any) -> Prediction:
+    """Returns a step's predicted time and memory on a machine that need not be present.
+
+    Keywords are the options of training, as in run(). A plan that does not fit the machine's memory has ``fits`` False.
+    Raises ProgramError with the program's message, WaitTimeoutError after ``time_limit`` seconds (None: none).
+    """
+    words = _options.words({"model": model, "strategy": strategy, "machine": machine, **keywords}, options)
+    return Prediction(document(["predict", "--json", *words], time_limit, (0, DOES_NOT_FIT), folder))
+
+
+def advise(model: Model = None, strategy: Optional[str] = None, *, machine: Optional[str] = None,
+           options: Optional[Mapping[str, Any]] = None, time_limit: Optional[float] = None, folder: Folder = None,
+           **keywords: Any) -> Advice:
+    """Returns changes that would make a configuration faster on a machine. Arguments and errors are predict()'s."""
+    words = _options.words({"model": model, "strategy": strategy, "machine": machine, **keywords}, options)
+    return Advice(document(["advise", "--json", *words], time_limit, folder=folder))
+
+
+def explain(model: Model = None, strategy: Optional[str] = None, *, machine: Optional[str] = None,
+            options: Optional[Mapping[str, Any]] = None, time_limit: Optional[float] = None, folder: Folder = None,
+            **keywords: Any) -> Explanation:
+    """Returns FLOPs, memory and communication of a configuration's step. Arguments and errors are predict()'s."""
+    words = _options.words({"model": model, "strategy": strategy, "machine": machine, **keywords}, options)
+    return Explanation(document(["explain", "--json", *words], time_limit, folder=folder))
+
+
+def plugins(name: Optional[str] = None, *, plugin: Any = None, time_limit: Optional[float] = 120) -> Plugins:
+    """Returns the parts that are installed, or the one of this name, with their options.
+
+    ``plugin`` names files or folders to look for plugins in, too.
+    """
+    words = _options.words({"plugin": plugin})
+    return Plugins(document(["plugins", *([name] if name else []), "--json", *words], time_limit))
+
+
+def show(archive: Union[str, "os.PathLike[str]"], *, price: Any = None, time_limit: Optional[float] = 120) -> Shown:
+    """Returns the state of the run of an archive: progress, speed, memory, costs; also while it goes on.
+
+    Its ``status`` may be ``cut off``: the archive says ``running``, and no process writes it any more.
+    """
+    words = _options.words({"price": price})
+    return Shown(document(["show", os.fspath(archive), "--json", *words], time_limit))
+
+
+def machines(*, time_limit: Optional[float] = 60) -> List[str]:
+    """Returns the names of the machines that the program knows, for ``machine=``."""
+    program = _program.find()
+    # The program's own completion of command lines has them.
+    words = [program, "complete", "bash", "predict", "--machine", ""]
+    answer = subprocess.run(words, stdin=subprocess.DEVNULL, check=True, capture_output=True, text=True,
+                            timeout=time_limit, env=_program.environment(program))
+    return [line for line in answer.stdout.splitlines() if line and not line.startswith(":")]

@@ -1,0 +1,205 @@
+"""Answers of commands as objects: every key of the program's JSON is an attribute; notebooks show them as tables."""
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+
+from . import _tables
+from ._frames import frame_of_rows
+from .archive import flat_parts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Rows = List[Dict[str, Any]]
+
+
+class Document:
+    """An answer of the program. ``data`` is its JSON, whose keys are attributes."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = dict(data)
+
+    def __getattr__(self, name: str) -> Any:
+        data = self.__dict__.get("data", {})  # empty while a copy is made
+        try:
+            return data[name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no attribute '{name}'; it has {', '.join(data)}") from None
+
+    def __dir__(self) -> List[str]:
+        return sorted({*super().__dir__(), *self.data})
+
+    def _facts(self) -> Dict[str, Any]:
+        return {name: value for name, value in self.data.items()
+                if name != "version" and not isinstance(value, (dict, list))}
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        """Tables that follow the facts, each with its heading."""
+        return iter(())
+
+    def __str__(self) -> str:
+        parts = [_tables.facts_as_text(self._facts())]
+        parts += [f"{heading}\n{_tables.rows_as_text(rows)}" for heading, rows in self._rows() if rows]
+        return "\n\n".join(part for part in parts if part)
+
+    def __repr__(self) -> str:
+        known = ", ".join(f"{name}={_tables.cell(name, value)}" for name, value in list(self._facts().items())[:4])
+        return f"{type(self).__name__}({known})"
+
+    def _repr_html_(self) -> str:
+        tables = [f"<p><b>{html.escape(heading)}</b></p>{_tables.rows_as_html(rows)}"
+                  for heading, rows in self._rows() if rows]
+        return _tables.facts_as_html(self._facts()) + "".join(tables)
+
+
+class Prediction(Document):
+    """A step's predicted time and memory (docs/predict.md).
+
+    ``step_seconds`` is the predicted value; 95% of measured steps lie between ``step_seconds_low`` and
+    ``step_seconds_high`` (None: the error is not known).
+    """
+
+    @property
+    def step_seconds(self) -> float:
+        """Predicted seconds of a step."""
+        return float(self.data["step_seconds"]["value"])
+
+    @property
+    def step_seconds_low(self) -> Any:
+        """The lower end of the interval of measured steps."""
+        return self.data["step_seconds"]["low"]
+
+    @property
+    def step_seconds_high(self) -> Any:
+        """The upper end of the interval of measured steps."""
+        return self.data["step_seconds"]["high"]
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of all ranks a second."""
+        return float(self.data["tokens_per_second"])
+
+    @property
+    def fits(self) -> bool:
+        """True if the plan fits the machine's memory."""
+        return bool(self.data["fits"])
+
+    @property
+    def mfu(self) -> Any:
+        """Model FLOPs over the peak, as a fraction; None where the peak is not known."""
+        return self.data["model_flops_utilization"]
+
+    @property
+    def device_bytes(self) -> int:
+        """Device memory of the rank that needs the most."""
+        return max(int(stage["device_bytes"]) for stage in self.data["memory"])
+
+    @property
+    def parts(self) -> Dict[str, float]:
+        """The parts of the step's time in seconds, which sum to it; exposed communication by axis."""
+        return flat_parts(self.data["seconds"])
+
+    @property
+    def critical_path(self) -> "pd.DataFrame":
+        """The groups of instructions with the most time on the critical path."""
+        return frame_of_rows(self.data["critical_path"])
+
+    def _facts(self) -> Dict[str, Any]:
+        return {"machine": self.data["machine"], "ranks": self.data["ranks"], "step_seconds": self.step_seconds,
+                "step_seconds_low": self.step_seconds_low, "step_seconds_high": self.step_seconds_high,
+                "tokens_per_second": self.tokens_per_second, "mfu": self.mfu, "fits": self.fits,
+                "device_bytes": self.device_bytes, "capacity_bytes": self.data["capacity_bytes"] or None,
+                "cost_per_billion_tokens": self.data["cost_per_billion_tokens"],
+                "joules_per_billion_tokens": self.data["joules_per_billion_tokens"]}
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        whole = sum(self.parts.values()) or 1.0
+        yield "parts of the step's time", [{"part": name, "seconds": seconds, "share": seconds / whole}
+                                           for name, seconds in self.parts.items() if seconds]
+        if len(self.data["memory"]) > 1:
+            yield "memory of the ranks of each stage", self.data["memory"]
+        yield "critical path", self.data["critical_path"][:5]
+
+
+class Advice(Document):
+    """Changes that make a configuration faster (docs/predict.md): ``advice`` is a list, the fastest first."""
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """A row per change: its options, its speed over the present one, its memory, and what else it changes."""
+        return frame_of_rows(self.data["advice"], ("options", "speed", "device_bytes", "caution"))
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        yield "alternatives", self.data["advice"]
+        for key, heading in (("together_same_training", "together, the training as it is"),
+                             ("together", "all together")):
+            if self.data.get(key):
+                yield heading, [self.data[key]]
+
+
+class Plugins(Document, Sequence[Document]):
+    """The parts that are installed, and their options. A sequence of parts; ``part("zero2")`` is one by name."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        super().__init__(data)
+        self._parts = [Plugin(part) for part in self.data["plugins"]]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._parts[index]
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def part(self, name: str) -> "Plugin":
+        """Returns the part of this name; raises KeyError."""
+        for part in self._parts:
+            if part.name == name:
+                return part
+        raise KeyError(f"there is no plugin '{name}'; there are {', '.join(part.name for part in self._parts)}")
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """A row per part."""
+        return frame_of_rows([part._facts() for part in self._parts])
+
+    def _facts(self) -> Dict[str, Any]:
+        return {}
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        yield "plugins", [{"kind": part.kind, "name": part.name, "available": part.available,
+                           "description": part.description, "reason": part.reason or None} for part in self._parts]
+
+    def __repr__(self) -> str:
+        return f"Plugins({', '.join(part.name for part in self._parts)})"
+
+
+class Plugin(Document):
+    """An installed part: ``kind``, ``name``, ``path``, ``description``, ``available``, ``reason``, ``options``."""
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        yield "options", [dict(option) for option in self.data["options"]]
+
+
+class Shown(Document):
+    """A run on one screen (docs/watch.md): state, progress, speed, memory, costs, evaluations, events."""
+
+    def _facts(self) -> Dict[str, Any]:
+        rate = self.data["tokens_per_second"] or {}
+        return {**super()._facts(), "model": self.data["model"]["name"], "parameters": self.data["model"]["parameters"],
+                "tokens_per_second": rate.get("median")}
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        yield "evaluations", self.data["evaluations"]
+        yield "events", self.data["events"]
+
+
+class Explanation(Document):
+    """FLOPs, memory, communication and estimated time of a configuration's step."""
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        for name, value in self.data.items():
+            if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+                yield name, value
+            elif isinstance(value, dict):
+                yield name, [{key: item for key, item in value.items() if not isinstance(item, (dict, list))}]
