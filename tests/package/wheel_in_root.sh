@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs a wheel in a new root file system of a Debian release, as an ordinary user and without a compiler, and runs the quickstart's comparison.
+# Usage: tests/package/wheel_in_root.sh WHEEL SUITE FOLDER     (root, debootstrap and the network are needed; FOLDER is made, or used again)
+# Ends with 0 and a line with the seconds that installing and comparing took; 77 where no root file system can be made here.
+set -euo pipefail
+wheel=$1 suite=$2 root=$3
+limit=120  # seconds: a minute is promised for installing, another for the comparison, on two cores
+if [ "$(id -u)" != 0 ] || ! command -v debootstrap > /dev/null; then
+  echo "skipped: root and debootstrap are needed to make a root file system of $suite"
+  exit 77
+fi
+if [ ! -f "$root/made" ]; then
+  rm -rf "$root"
+  # A mirror that does not answer is no failure of the wheel.
+  if ! timeout 600 debootstrap --variant=minbase --include=python3-venv,ca-certificates "$suite" "$root" > "$root.log" 2>&1; then
+    echo "skipped: debootstrap made no root file system of $suite:"
+    tail -3 "$root.log"
+    exit 77
+  fi
+  touch "$root/made"
+fi
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+id=$(chroot "$root" id -u user 2> /dev/null || chroot "$root" useradd --create-home user && chroot "$root" id -u user)
+rm -rf "$root/home/user/"*
+cp "$wheel" "$root/home/user/"
+cat > "$root/home/user/try.sh" <<'END'
+set -eu
+cd
+! command -v g++ gcc cc > /dev/null || { echo "there is a compiler in this root file system" >&2; exit 1; }
+python3 -m venv v
+v/bin/pip install --quiet --disable-pip-version-check --retries 5 ./consist-*.whl
+v/bin/consist --version
+v/bin/consist compare --model llama-tiny,qwen3-tiny --strategy ddp --ranks 1,2 --precision fp32,bf16 \
+  --dataset text --sequence 256 --global-batch 8 --steps 20 --learning-rate 5e-4 --constant.warmup 5 \
+  --evaluate-every 20 --sample-every 20 --sample-prompt "The train" --repeats 1 --output runs/quickstart \
+  --report runs/quickstart/report.html
+test -s runs/quickstart/report.html
+test -f "$(v/bin/consist sdk --prefix)/include/consist/strategy.h"
+END
+mount -t proc proc "$root/proc"
+trap 'umount "$root/proc"' EXIT
+begin=$(date +%s)
+timeout $((3 * limit)) chroot --userspec="$id:$id" "$root" /usr/bin/env -i HOME=/home/user PATH=/usr/bin:/bin PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+  sh /home/user/try.sh
+seconds=$(($(date +%s) - begin))
+echo "$suite: installed and compared in $seconds s (promised: $limit)"
