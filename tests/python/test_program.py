@@ -60,6 +60,13 @@ def test_the_wheel_is_before_builds_and_builds_before_path(package: Path, tmp_pa
     assert _program.find() == str(wheel)
 
 
+def test_an_installation(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_program, "_PACKAGE", str(tmp_path / "usr" / "lib" / "consist" / "python" / "consist"))
+    executable(tmp_path / "path" / "consist")
+    installed = executable(tmp_path / "usr" / "bin" / "consist")
+    assert _program.find() == str(installed)
+
+
 def test_the_command_of_an_environment_is_not_the_program(package: Path, tmp_path: Path) -> None:
     executable(tmp_path / "path" / "consist", "#!/usr/bin/python3\n")
     with pytest.raises(ProgramNotFoundError, match="was not found") as caught:

@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
+    from . import errors as errors
+    from . import events as events
+    from . import observers as observers
     from ._ask import advise as advise
     from ._ask import explain as explain
     from ._ask import machines as machines
@@ -51,10 +54,13 @@ _MODULES = {
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 _OTHER_NAMES = {"open": "open_archive"}  # inside the package they have names that hide nothing
+_PARTS = ("errors", "events", "observers")  # modules that users name: consist.events.Step
 __all__ = sorted(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f"{__name__}.{name}")
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -64,4 +70,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *_PLACES, *_PARTS})

@@ -82,19 +82,21 @@ class Process:
             pass  # it is about to be reaped
 
     def _read_lines(self, stream: IO[bytes], on_line: Callable[[Dict[str, Any]], None]) -> None:
-        for line in stream:
-            try:
-                value = json.loads(line)
-            except ValueError:
-                value = None
-            if isinstance(value, dict):
-                on_line(value)
-            else:
-                self._keep(line.decode(errors="replace"))  # nothing that the program prints is lost
+        with stream:
+            for line in stream:
+                try:
+                    value = json.loads(line)
+                except ValueError:
+                    value = None
+                if isinstance(value, dict):
+                    on_line(value)
+                else:
+                    self._keep(line.decode(errors="replace"))  # nothing that the program prints is lost
 
     def _read_log(self, stream: IO[bytes]) -> None:
-        for line in stream:
-            self._keep(line.decode(errors="replace"))
+        with stream:
+            for line in stream:
+                self._keep(line.decode(errors="replace"))
 
     def _keep(self, line: str) -> None:
         with self._log_lock:

@@ -18,9 +18,9 @@ _STANDARD_LIBRARY = "libstdc++.so.6"
 def find() -> str:
     """Returns the path of the executable ``consist``.
 
-    Searched are, in this order: the environment variable CONSIST_PROGRAM, the executable of this package's wheel, the
-    build folder of the checkout that this package lies in (of several builds the newest), and PATH. Raises
-    ProgramNotFoundError.
+    Searched are, in this order: the environment variable CONSIST_PROGRAM, the executable of this package's wheel, that
+    of the installation that this package lies in (PREFIX/lib/consist/python), the build folder of the checkout that it
+    lies in (of several builds the newest), and PATH. Raises ProgramNotFoundError.
     """
     given = os.environ.get(VARIABLE)
     if given:
@@ -28,8 +28,9 @@ def find() -> str:
             raise ProgramNotFoundError(f"{VARIABLE} is '{given}', which is not an executable file")
         return os.path.abspath(given)
     in_wheel = _in_wheel()
-    if _is_executable(in_wheel):
-        return in_wheel
+    for path in (in_wheel, *_in_installation()):
+        if _is_executable(path):
+            return path
     builds = [path for path in _in_builds() if _is_executable(path)]
     if builds:
         return max(builds, key=os.path.getmtime)
@@ -74,6 +75,11 @@ def main() -> NoReturn:
 
 def _in_wheel() -> str:
     return os.path.join(_PACKAGE, "_native", "bin", "consist")
+
+
+def _in_installation() -> List[str]:
+    folder, ending = os.path.dirname(_PACKAGE), os.path.join(os.sep, "lib", "consist", "python")
+    return [os.path.join(folder[:-len(ending)], "bin", "consist")] if folder.endswith(ending) else []
 
 
 def _in_builds() -> List[str]:

@@ -87,7 +87,7 @@ def run(model: Model = None, strategy: Optional[str] = None, *, options: Optiona
     that it refuses raises UsageError from result() and at the end of a loop over the run.
 
     ``observers`` are told of every event; ``folder`` is the one that the command runs in; ``environment`` adds
-    variables; ``show_log`` passes on what the program writes for people. Raises ProgramNotFoundError.
+    variables; ``show_log`` passes on what the program writes to standard error. Raises ProgramNotFoundError.
     """
     words = _options.words({"model": model, "strategy": strategy, **keywords}, options)
     return run_words(["train", "--json", *words], observers, folder, environment, show_log)

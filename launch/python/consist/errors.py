@@ -46,7 +46,7 @@ class MissingPackageError(ConsistError, ImportError):
     """An optional package of Python is needed and is not installed."""
 
 
-def missing_package(name: str, purpose: str, extra: str) -> MissingPackageError:
+def missing_package(name: str, purpose: str, extra: str = "") -> MissingPackageError:
     """Returns the exception that says which package is missing, what needs it, and how to install it."""
-    return MissingPackageError(f"{purpose} needs the package {name}, which is not installed here: pip install {name}, "
-                               f"or pip install 'consist[{extra}]'", name=name)
+    ways = f"pip install {name}" + (f", or pip install 'consist[{extra}]'" if extra else "")
+    return MissingPackageError(f"{purpose} needs the package {name}, which is not installed here: {ways}", name=name)

@@ -29,7 +29,7 @@ class MlflowObserver(Observer):
             from mlflow.entities import Metric
             from mlflow.tracking import MlflowClient
         except ImportError:
-            raise missing_package("mlflow", "the observer of MLflow", "mlflow") from None
+            raise missing_package("mlflow", "the observer of MLflow") from None
         self._metric: Any = Metric
         self._client: Any = MlflowClient(tracking_uri=f"file://{os.path.abspath(store)}" if is_folder else store)
         self._experiment, self._name = experiment, name

@@ -23,7 +23,7 @@ class WandbObserver(Observer):
         try:
             import wandb
         except ImportError:
-            raise missing_package("wandb", "the observer of Weights & Biases", "wandb") from None
+            raise missing_package("wandb", "the observer of Weights & Biases") from None
         self._wandb: Any = wandb
         self._folder, self._project, self._name, self._mode = os.fspath(folder), project, name, mode
         self._run: Any = None
