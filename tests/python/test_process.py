@@ -151,6 +151,7 @@ def test_an_interrupt_ends_the_run(fake: Program, tmp_path: Path) -> None:
     python = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
                               env=dict(os.environ, PYTHONPATH=str(ROOT / "launch" / "python")))
     assert python.stdout is not None and python.stdout.readline() == "on\n"
+    time.sleep(1)  # until the loop waits again: an interrupt of its body is the body's own
     python.send_signal(signal.SIGINT)
     assert python.communicate(timeout=60)[0] == "interrupted False\n"
     assert gone(int(pids.read_text()))

@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import Any, List, Mapping, Optional, Union
 
-from . import _options, _program
+from . import _options
 from ._documents import Advice, Explanation, Plugins, Prediction, Shown
-from ._process import Folder, document
+from ._process import Folder, answer, document
 from ._run import Model
 
 DOES_NOT_FIT = 1  # the exit status of predict for a plan that does not fit; it prints its JSON then, too
@@ -61,9 +60,6 @@ def show(archive: Union[str, "os.PathLike[str]"], *, price: Any = None, time_lim
 
 def machines(*, time_limit: Optional[float] = 60) -> List[str]:
     """Returns the names of the machines that the program knows, for ``machine=``."""
-    program = _program.find()
     # The program's own completion of command lines has them.
-    words = [program, "complete", "bash", "predict", "--machine", ""]
-    answer = subprocess.run(words, stdin=subprocess.DEVNULL, check=True, capture_output=True, text=True,
-                            timeout=time_limit, env=_program.environment(program))
-    return [line for line in answer.stdout.splitlines() if line and not line.startswith(":")]
+    found = answer(["complete", "bash", "predict", "--machine", ""], time_limit)
+    return [line for line in found.splitlines() if line and not line.startswith(":")]

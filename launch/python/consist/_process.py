@@ -126,12 +126,12 @@ def failure(status: int, command: Sequence[str], log: str, message: Optional[str
     return kind(message, status, command, log)
 
 
-def document(arguments: Sequence[str], time_limit: Optional[float], good: Sequence[int] = (0,),
-             folder: Folder = None) -> Any:
-    """Runs a command that prints one document of JSON, and returns it.
+def answer(arguments: Sequence[str], time_limit: Optional[float], good: Sequence[int] = (0,),
+           folder: Folder = None) -> str:
+    """Runs a command to its end and returns what it printed.
 
-    ``good`` are the exit statuses with which it prints one. Raises ProgramError, and WaitTimeoutError after
-    ``time_limit`` seconds, when the command is ended.
+    Raises ProgramError for an exit status that is not ``good``, and WaitTimeoutError after ``time_limit`` seconds, when
+    the command is ended.
     """
     command = [_program.find(), *arguments]
     with _start(command, folder, None, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -143,16 +143,22 @@ def document(arguments: Sequence[str], time_limit: Optional[float], good: Sequen
         except BaseException:
             _end(process)
             raise
-    log = err.decode(errors="replace")
-    if process.returncode in good:
-        try:
-            return json.loads(out)
-        except ValueError:
-            if process.returncode == 0:
-                raise ConsistError(f"consist {command[1]} printed no JSON: {out[:200].decode(errors='replace')!r}; is "
-                                   f"{command[0]} older than this package?") from None
-    message = _message_in(log) or out.decode(errors="replace").strip() or None
-    raise failure(process.returncode, command, log, message)
+    text, log = out.decode(errors="replace"), err.decode(errors="replace")
+    # A status that may be good is a failure after all where nothing but a message was printed.
+    if process.returncode in good and (process.returncode == 0 or text.lstrip().startswith(("{", "["))):
+        return text
+    raise failure(process.returncode, command, log, _message_in(log) or text.strip() or None)
+
+
+def document(arguments: Sequence[str], time_limit: Optional[float], good: Sequence[int] = (0,),
+             folder: Folder = None) -> Any:
+    """Runs a command that prints one document of JSON, and returns it. Raises what answer() raises."""
+    text = answer(arguments, time_limit, good, folder)
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ConsistError(f"consist {arguments[0]} printed no JSON: {text[:200]!r}; is {_program.find()} older than "
+                           "this package?") from None
 
 
 def _start(command: Sequence[str], folder: Folder, variables: Optional[Mapping[str, str]],

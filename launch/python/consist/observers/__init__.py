@@ -5,9 +5,13 @@
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ..events import Checkpoint, Evaluation, Event, Failure, RunResult, RunStarted, Sample, Step
+
+if TYPE_CHECKING:
+    from .mlflow import MlflowObserver as MlflowObserver
+    from .wandb import WandbObserver as WandbObserver
 
 
 class Observer:
