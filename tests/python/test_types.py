@@ -10,6 +10,7 @@ from typing import Iterator
 from conftest import ROOT
 
 PACKAGE = ROOT / "launch" / "python"
+MOST_LINES = 70  # of a function, as tests/checks/structure.py has it for C++
 
 
 def test_mypy_is_content(tmp_path: Path) -> None:
@@ -36,10 +37,13 @@ def without_docstring(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.name
 
 
-def test_lines_are_short_and_public_names_documented() -> None:
+def test_lines_and_functions_are_short_and_public_names_documented() -> None:
     wrong = []
     for file in sorted((PACKAGE / "consist").rglob("*.py")):
         text = file.read_text(encoding="utf-8")
         wrong += [f"{file}:{n}: longer than 120 columns" for n, line in enumerate(text.splitlines(), 1) if len(line) > 120]
-        wrong += [f"{file}:{line}: {name} has no docstring" for line, name in without_docstring(ast.parse(text))]
+        tree = ast.parse(text)
+        wrong += [f"{file}:{line}: {name} has no docstring" for line, name in without_docstring(tree)]
+        wrong += [f"{file}:{node.lineno}: {node.name} has more than {MOST_LINES} lines" for node in ast.walk(tree)
+                  if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= MOST_LINES]
     assert not wrong, "\n".join(wrong)
