@@ -1,0 +1,93 @@
+"""Recognises a file of another trainer by its content and reads it into the options of a run."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional
+
+from . import torchtitan
+from .messages import DataError, UsageError, in_quotes
+from .rules import find_value, replace_values
+from .syntax import parse, read_text, syntax_of
+from .target import Context, Source, Target
+
+Tree = Dict[str, Any]
+WHAT_IS_READ = ("a torchtitan TOML, a script or file of Megatron-LM's arguments, an Accelerate YAML, or a DeepSpeed JSON "
+                "(docs/readers.md)")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format whose files are trees of keys."""
+
+    name: str  # the first word of notes
+    trainer: str  # whose defaults absent keys have
+    example: str  # of a replacement
+    recognises: Callable[[Tree], bool]
+    read: Callable[[Tree, Target], None]
+    prepare: Optional[Callable[[Tree, Target], Tree]] = None  # makes of the file's tree the one that is read
+    script: Optional[Callable[[str, Target], Tree]] = None  # makes a tree of a shell script or a file of arguments
+
+
+# The first that recognises a tree reads it.
+FORMATS: List[Format] = [
+    Format("torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2", torchtitan.is_config, torchtitan.read),
+]
+
+
+def read_file(path: str, context: Context) -> Target:
+    """Reads the file into a target.
+
+    Raises UsageError for keys that ask for something that is not done here or are unknown, and for a file of no known
+    kind; DataError for one that cannot be read, is larger than 1 MiB, or is not what it looks like.
+    """
+    text = read_text(path)
+    syntax = "python" if path.endswith(".py") else syntax_of(text)
+    name = f"--from {path}"
+    if syntax == "python":
+        raise UsageError(f"{name} is Python code, which is not run here. Give its values as options, or write them into "
+                         "a TOML of torchtitan's layout before February 2026 ([model], [training], [parallelism], ...; "
+                         "docs/readers.md)")
+    if not syntax:
+        raise UsageError(f"{name} is of no format that is read here; it may be {WHAT_IS_READ}")
+    if syntax == "script":
+        for form in FORMATS:
+            if form.script:
+                script = form.script
+                return _read(form, path, context, lambda target: script(text, target))
+        raise UsageError(f"{name} is a script, which is not read here; it may be {WHAT_IS_READ}")
+    tree = parse(text, syntax, name)
+    if not isinstance(tree, dict):
+        raise DataError(f"{name} holds no table of keys")
+    for form in FORMATS:
+        if form.recognises(tree):
+            prepare = form.prepare
+            return _read(form, path, context, lambda target: prepare(tree, target) if prepare else tree)
+    if syntax == "json" and is_deepspeed(tree):
+        return _deepspeed(path, context)
+    first = min(tree, default="")
+    raise UsageError(f"{name} has keys of no format that is read here (the first is {in_quotes(first)}); it may be "
+                     + WHAT_IS_READ)
+
+
+def _read(form: Format, path: str, context: Context, tree_for: Callable[[Target], Tree]) -> Target:
+    target = Target(Source(path, form.name, form.trainer, form.example), context)
+    tree = tree_for(target)
+    replace_values(context.replacements, tree, target)
+    form.read(tree, target)
+    return target
+
+
+_OF_DEEPSPEED = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu",
+                 "gradient_accumulation_steps", "optimizer", "bf16", "fp16", "gradient_clipping")
+
+
+def is_deepspeed(tree: Tree) -> bool:
+    """True for DeepSpeed's JSON, which the program reads itself (--deepspeed-config)."""
+    return not tree or any(find_value(tree, key) is not None for key in _OF_DEEPSPEED)
+
+
+def _deepspeed(path: str, context: Context) -> Target:
+    example = "zero_optimization.sub_group_size=1e9"
+    target = Target(Source(path, "deepspeed", "DeepSpeed", example), context)
+    target.set("deepspeed-config", path)
+    return target
