@@ -4,9 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
-from . import torchtitan
+from . import accelerate, deepspeed, torchtitan
 from .messages import DataError, UsageError, in_quotes
-from .rules import find_value, replace_values
+from .rules import replace_values
 from .syntax import parse, read_text, syntax_of
 from .target import Context, Source, Target
 
@@ -30,6 +30,7 @@ class Format:
 
 # The first that recognises a tree reads it.
 FORMATS: List[Format] = [
+    Format("accelerate", "Accelerate", "fsdp_config.fsdp_offload_params=true", accelerate.is_config, accelerate.read),
     Format("torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2", torchtitan.is_config, torchtitan.read),
 ]
 
@@ -62,7 +63,7 @@ def read_file(path: str, context: Context) -> Target:
         if form.recognises(tree):
             prepare = form.prepare
             return _read(form, path, context, lambda target: prepare(tree, target) if prepare else tree)
-    if syntax == "json" and is_deepspeed(tree):
+    if syntax == "json" and deepspeed.is_config(tree):
         return _deepspeed(path, context)
     first = min(tree, default="")
     raise UsageError(f"{name} has keys of no format that is read here (the first is {in_quotes(first)}); it may be "
@@ -75,15 +76,6 @@ def _read(form: Format, path: str, context: Context, tree_for: Callable[[Target]
     replace_values(context.replacements, tree, target)
     form.read(tree, target)
     return target
-
-
-_OF_DEEPSPEED = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu",
-                 "gradient_accumulation_steps", "optimizer", "bf16", "fp16", "gradient_clipping")
-
-
-def is_deepspeed(tree: Tree) -> bool:
-    """True for DeepSpeed's JSON, which the program reads itself (--deepspeed-config)."""
-    return not tree or any(find_value(tree, key) is not None for key in _OF_DEEPSPEED)
 
 
 def _deepspeed(path: str, context: Context) -> Target:

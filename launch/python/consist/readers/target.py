@@ -81,6 +81,7 @@ class Target:
         self.options: Dict[str, str] = {}  # that the file sets, or that follow from it
         self.stated: Set[str] = set()  # options that the file or the trainer's default has stated, given ones included
         self.entries: List[Entry] = []
+        self.strategies: List[Strategy] = []  # as the file has them
         self.model_sizes: Optional[Sizes] = context.sizes
         self.preface: List[str] = []  # lines before all others: what of a script is not known
         self.remarks: List[str] = []  # lines that everybody gets, as differs() makes them
@@ -156,14 +157,14 @@ class Target:
 
     def number(self, key: str, value: Any) -> float:
         """A number."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             self.refuse(key, f'is {shown(value)}; it must be a number or "auto"')
         return float(value)
 
     def whole(self, key: str, value: Any, least: int, most: int) -> int:
         """A whole number in a range."""
         read = self.number(key, value)
-        if not math.isfinite(read) or read != math.floor(read) or not least <= read <= most:
+        if read != math.floor(read) or not least <= read <= most:
             self.refuse(key, f"is {shown(value)}; it must be a whole number from {least} to {most}")
         return int(read)
 
@@ -227,6 +228,7 @@ class Target:
 
     def state_strategies(self, key: str, strategies: Sequence[Strategy]) -> None:
         """Sets the strategies that the value of `key` amounts to."""
+        self.strategies = list(strategies)
         text = strategies_text(strategies)
         asked = f"{key}: --strategy {text}"
         if self.given("strategy"):
@@ -235,14 +237,15 @@ class Target:
             self.set("strategy", text)
             self.detail(asked)
 
-    def state_recompute(self, what: str, layers: str = "") -> None:
-        """Sets --recompute and its layers ("0-3"; '': all) without a note, unless the command line gives the former."""
+    def state_recompute(self, what: str, layers: str = "") -> str:
+        """Sets --recompute and its layers ("0-3"; '': all) without a note, which has the returned text."""
         self.stated.add("recompute")
         if self.given("recompute"):
-            return
+            return f"--recompute {self.value('recompute')}{GOES_BEFORE}"
         self.set("recompute", what)
         if layers:
             self.set("recompute-layers", layers)
+        return f"--recompute {what}" + (f" --recompute-layers {layers}" if layers else "")
 
     def sizes(self, key: str) -> Sizes:
         """The sizes of the run's model, which the meaning of `key` depends on. Raises UsageError if there is none."""

@@ -110,11 +110,7 @@ class _Reader(KeyReader):
                                "here")
         elif mode == "selective":
             what, layers, more = self._every_nth(option)
-        target.state_recompute(what, layers)
-        if target.given("recompute"):
-            said = f"--recompute {target.value('recompute')}{GOES_BEFORE}"
-        else:
-            said = f"--recompute {what}" + (f" --recompute-layers {layers}" if layers else "") + more
+        said = target.state_recompute(what, layers) + ("" if target.given("recompute") else more)
         values.note(said, "mode")
         values.note(said if mode == "selective" else f"no effect: the mode is {mode}", "selective_ac_option")
         if not values.has("mode") and not target.given("recompute"):
