@@ -30,7 +30,7 @@ def without_docstring(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The public classes, functions and methods without a docstring, and the module if it has none."""
     if not ast.get_docstring(tree):
         yield 1, "the module"
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
     for node in [*tree.body, *(inner for outer in classes for inner in outer.body)]:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             if not ast.get_docstring(node):

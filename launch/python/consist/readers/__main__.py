@@ -21,15 +21,10 @@ def main(words: Optional[List[str]] = None) -> int:
     words = sys.argv[1:] if words is None else words
     try:
         return _answer() if words == ["--request"] else _import(words)
-    except UsageError as error:
-        return _fail(error, 2)
-    except DataError as error:
-        return _fail(error, 1)
-
-
-def _fail(error: Exception, status: int) -> int:
-    print(printable(str(error)), file=sys.stderr)
-    return status
+    except (UsageError, DataError) as error:
+        # The program says its own name before what it passes on.
+        print(("" if words == ["--request"] else "consist: ") + printable(str(error)), file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
 
 
 def _document(target: Target) -> Dict[str, Any]:
@@ -48,8 +43,8 @@ def _answer() -> int:
 
 
 def _import(words: List[str]) -> int:
-    parser = argparse.ArgumentParser(prog="consist import", description="Writes what a file of another trainer states as "
-                                     "a file of Consist's own, with each key as a comment (docs/readers.md).")
+    parser = argparse.ArgumentParser(prog="consist import", description="Writes what a file of another trainer states "
+                                     "as a file of Consist's own, with each key as a comment (docs/readers.md).")
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="replaces a value of the file")
     parser.add_argument("--ranks", metavar="N", type=int, help="the number of ranks, where the file leaves it open")

@@ -75,8 +75,8 @@ class _Reader(KeyReader):
     def _read_type(self) -> None:
         self.kind = self._upper("distributed_type", "NO")
         if self.kind not in _TYPES:
-            self.values.refuse("distributed_type", f"is {in_quotes(self.kind)}, for devices or trainers that are not there; "
-                               "it may be NO, MULTI_GPU, MULTI_CPU, FSDP, DEEPSPEED or MEGATRON_LM")
+            self.values.refuse("distributed_type", f"is {in_quotes(self.kind)}, for devices or trainers that are not "
+                               "there; it may be NO, MULTI_GPU, MULTI_CPU, FSDP, DEEPSPEED or MEGATRON_LM")
         self.values.note("--strategy", "distributed_type")
 
     def _read_processes(self) -> None:
@@ -187,7 +187,8 @@ class _Reader(KeyReader):
             every = [("zero3-offload", ranks // (self.machines * within)), ("ddp", self.machines)]
         offload = values.truth("fsdp_offload_params")
         values.note("--zero3-offload offload options" if offload else "off", "fsdp_offload_params")
-        derive_fsdp(self.target, offload=offload, whole_until_backward=kind == "SHARD_GRAD_OP" or kind.endswith("ZERO2"),
+        derive_fsdp(self.target, offload=offload,
+                    whole_until_backward=kind == "SHARD_GRAD_OP" or kind.endswith("ZERO2"),
                     reduce_dtype="fp32" if self.target.value("precision") == "fp32" else "bf16")
         return every
 
@@ -213,8 +214,8 @@ class _Reader(KeyReader):
             kind = _KINDS[int(kind) - 1]
         kind = {"TRUE": "FULL_SHARD", "FALSE": "SHARD_GRAD_OP"}.get(kind, kind)
         if kind not in _KINDS:
-            values.refuse(origin, f"is {in_quotes(kind)}; it may be FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD or "
-                          "HYBRID_SHARD_ZERO2")
+            values.refuse(origin, f"is {in_quotes(kind)}; it may be FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD "
+                          "or HYBRID_SHARD_ZERO2")
         values.note("--strategy ddp" if kind == "NO_SHARD" else "--strategy zero3-offload", origin)
         return kind
 
@@ -228,7 +229,8 @@ class _Reader(KeyReader):
         values, target = self.values, self.target
         # Selective recomputation there is of attention's scores.
         values.note(f"--strategy {target.value('strategy')}", "megatron_lm_use_distributed_optimizer")
-        values.note("no effect: attention keeps no scores that could be made again", "megatron_lm_recompute_activations")
+        values.note("no effect: attention keeps no scores that could be made again",
+                    "megatron_lm_recompute_activations")
         sequence = values.truth("megatron_lm_sequence_parallelism")
         target.derive_plugin("megatron_lm_sequence_parallelism", "tp-sp", "sequence-parallel",
                              "true" if sequence else "false")
@@ -247,8 +249,8 @@ class _Reader(KeyReader):
         if values.has("deepspeed_config_file"):
             for key in own_keys:
                 if values.has(key):
-                    values.refuse(key, "stands beside deepspeed_config_file, which Accelerate refuses, too; leave one of "
-                                  "them out")
+                    values.refuse(key, "stands beside deepspeed_config_file, which Accelerate refuses, too; leave one "
+                                  "of them out")
             file = NamedFile(values, "deepspeed_config_file", [os.path.dirname(target.source.path)])
         if file and file.says_dtype():
             values.note("as the file of DeepSpeed's says", "mixed_precision")

@@ -1,7 +1,7 @@
 """The treatment of each key of an Accelerate YAML: those that `accelerate config` of versions 0.11 to 1.14 writes."""
 from __future__ import annotations
 
-from .rules import COMPILES_ALWAYS, group, no_effect, only, own, table, under
+from .rules import COMPILES_ALWAYS, no_effect, only, own, table, under
 
 STARTS_RANKS = "consist launch, Slurm or torchrun start ranks on several machines (docs/jobs.md)"
 _NO_TPU = "it concerns TPUs"
@@ -20,7 +20,8 @@ RULES = table(
     only('"no"|false', "downcast_bf16"),
     no_effect("collectives are checked in any case", "debug"),
     no_effect("the CPU device places its threads", "enable_cpu_affinity"),
-    no_effect(STARTS_RANKS, "machine_rank main_process_ip main_process_port rdzv_backend same_network deepspeed_hostfile"),
+    no_effect(STARTS_RANKS,
+              "machine_rank main_process_ip main_process_port rdzv_backend same_network deepspeed_hostfile"),
     no_effect(_NO_PROGRAM, "main_training_function fork_launched"),
     no_effect("the environment says which GPUs there are (CUDA_VISIBLE_DEVICES)", "gpu_ids"),
     no_effect(_NO_TPU, "command_file commands tpu_env tpu_name tpu_zone tpu_vm tpu_use_sudo"),
@@ -32,7 +33,8 @@ RULES = table(
           only('1|2|"1"|"2"', "fsdp_version"),
           own("fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_offload_params fsdp_cpu_offload "
               "fsdp_activation_checkpointing offload_params sharding_strategy"),
-          no_effect(BY_USE, "fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params min_num_params"),
+          no_effect(BY_USE,
+                    "fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params min_num_params"),
           no_effect(AHEAD, "fsdp_backward_prefetch fsdp_backward_prefetch_policy fsdp_forward_prefetch"),
           no_effect(OWN_PARTS, "fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_state_dict_type"),
           no_effect("parameters keep their names", "fsdp_use_orig_params")),

@@ -1,4 +1,4 @@
-"""DeepSpeed's files, which the program reads itself (--deepspeed-config), and its settings in files of other trainers."""
+"""DeepSpeed's files, which the program reads itself (--deepspeed-config), and its settings in other trainers' files."""
 from __future__ import annotations
 
 import os
@@ -36,8 +36,8 @@ class NamedFile:
         paths = [os.path.join(folder, text) for folder in folders]
         found = [path for path in paths if os.path.isfile(path)]
         if not found:
-            raise DataError(f"{self.target.source.where}{self.name} names {in_quotes(text)}, which is not there: there is "
-                            f"no {' and no '.join(dict.fromkeys(paths))}")
+            raise DataError(f"{self.target.source.where}{self.name} names {in_quotes(text)}, which is not there: there "
+                            f"is no {' and no '.join(dict.fromkeys(paths))}")
         self.path = found[0]
         said = f"{self.target.source.where}{self.name} {self.path}"
         self.tree = parse_json(read_text(self.path), said, comments=True)
@@ -81,5 +81,5 @@ def state_zero(target: Target, key: str, stage: int, offload_optimizer: str, off
                 target.absent_plugin(f"zero_optimization.{name}", strategy, name.replace("_", "-"), size)
     precision = target.value("precision")
     if precision in ("bf16", "fp8") and not target.given(f"{precision}.gradients"):
-        target.differs(f"data_types.grad_accum_dtype is absent: --{precision}.gradients f32, more exact than DeepSpeed's "
-                       "default, which is the model's dtype")
+        target.differs(f"data_types.grad_accum_dtype is absent: --{precision}.gradients f32, more exact than "
+                       "DeepSpeed's default, which is the model's dtype")

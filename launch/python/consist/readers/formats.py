@@ -4,15 +4,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
-from . import accelerate, deepspeed, torchtitan
+from . import accelerate, axolotl, deepspeed, torchtitan, torchtitan_dump, training_arguments
 from .messages import DataError, UsageError, in_quotes
 from .rules import replace_values
 from .syntax import parse, read_text, syntax_of
 from .target import Context, Source, Target
 
 Tree = Dict[str, Any]
-WHAT_IS_READ = ("a torchtitan TOML, a script or file of Megatron-LM's arguments, an Accelerate YAML, or a DeepSpeed JSON "
-                "(docs/readers.md)")
+WHAT_IS_READ = ("a torchtitan TOML, a script or file of Megatron-LM's arguments, an Accelerate YAML, Hugging Face's "
+                "TrainingArguments, an Axolotl YAML, or a DeepSpeed JSON (docs/readers.md)")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,12 @@ class Format:
 # The first that recognises a tree reads it.
 FORMATS: List[Format] = [
     Format("accelerate", "Accelerate", "fsdp_config.fsdp_offload_params=true", accelerate.is_config, accelerate.read),
+    Format("torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2", torchtitan_dump.is_config,
+           torchtitan_dump.read),
     Format("torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2", torchtitan.is_config, torchtitan.read),
+    Format("axolotl", "Axolotl", "micro_batch_size=2", axolotl.is_config, axolotl.read),
+    Format("transformers", "Hugging Face's Trainer", "per_device_train_batch_size=2", training_arguments.is_config,
+           training_arguments.read),
 ]
 
 
@@ -45,9 +50,9 @@ def read_file(path: str, context: Context) -> Target:
     syntax = "python" if path.endswith(".py") else syntax_of(text)
     name = f"--from {path}"
     if syntax == "python":
-        raise UsageError(f"{name} is Python code, which is not run here. Give its values as options, or write them into "
-                         "a TOML of torchtitan's layout before February 2026 ([model], [training], [parallelism], ...; "
-                         "docs/readers.md)")
+        raise UsageError(f"{name} is Python code, which is not run here. Give its values as options, or write "
+                         "them into a TOML of torchtitan's layout before February 2026 ([model], [training], "
+                         "[parallelism], ...; docs/readers.md)")
     if not syntax:
         raise UsageError(f"{name} is of no format that is read here; it may be {WHAT_IS_READ}")
     if syntax == "script":

@@ -21,7 +21,7 @@ class DataError(Exception):
 
 
 def printable(text: str) -> str:
-    """Escapes what a terminal would act on; bytes that were no UTF-8 (surrogates, as Python reads them) become \\xff."""
+    """Escapes what a terminal would act on; bytes that were no UTF-8 (Python reads surrogates) become \\xff."""
     text = _MOVES_TEXT.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
     return _SURROGATE.sub(lambda found: f"\\x{ord(found.group()) & 0xff:02x}", text)
 

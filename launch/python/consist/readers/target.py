@@ -96,7 +96,7 @@ class Target:
         raise UsageError(f"{self.source.where}{printable(key)} {why}")
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Runs a step of a reader. What it refuses waits for throw_refusals(), so that all refusals are said together."""
+        """Runs a step of a reader. What it refuses waits for throw_refusals(), which says all together."""
         try:
             step()
         except UsageError as refusal:

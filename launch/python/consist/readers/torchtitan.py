@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 
 from .messages import as_text, in_quotes, shown
 from .models import PRESETS
-from .rules import KeyReader, drop_nulls, find_value
+from .rules import KeyReader, Rules, drop_nulls, find_value
 from .stored import StoredValues
 from .target import GOES_BEFORE, MOST_STEPS, Target
 from .torchtitan_keys import RULES
@@ -14,8 +14,8 @@ from .torchtitan_parallelism import Parallelism
 
 # Keys have moved from table to table; their names have not, but for these.
 _RENAMED = {"batch_size": "local_batch_size", "lr_min": "min_lr_factor", "dtype": "training.dtype"}
-_OF_FLOAT8 = ("enable_fsdp_float8_all_gather", "recipe_name", "filter_fqns", "scaling_type_input", "scaling_type_weight",
-              "scaling_type_grad_output")
+_OF_FLOAT8 = ("enable_fsdp_float8_all_gather", "recipe_name", "filter_fqns", "scaling_type_input",
+              "scaling_type_weight", "scaling_type_grad_output")
 # Names of torchtitan's modules as patterns of the weights here.
 _WEIGHTS = {"wq": "*q_proj.weight", "wk": "*k_proj.weight", "wv": "*v_proj.weight", "wo": "*o_proj.weight",
             "w1": "*gate_proj.weight", "w2": "*down_proj.weight", "w3": "*up_proj.weight", "attention": "*self_attn*",
@@ -33,7 +33,7 @@ def is_config(root: Dict[str, Any]) -> bool:
 
 def read(root: Dict[str, Any], target: Target) -> None:
     """Sets what the tables state; absent keys have torchtitan's defaults."""
-    _Reader(target).run(root)
+    Reader(target, RULES).run(root)
 
 
 def _is_old(root: Dict[str, Any]) -> bool:
@@ -44,20 +44,27 @@ def _is_old(root: Dict[str, Any]) -> bool:
     return "experimental" in root or any(find_value(root, "training", key) is not None for key in moved)
 
 
-class _Reader(KeyReader):
-    def __init__(self, target: Target) -> None:
-        super().__init__(target, RULES)
+class Reader(KeyReader):
+    """Reads the tables of torchtitan's layouts."""
+
+    parallelism = Parallelism
+
+    def __init__(self, target: Target, rules: Rules) -> None:
+        super().__init__(target, rules)
         self.values = StoredValues(target)
         self.old = False
 
     def run(self, root: Dict[str, Any]) -> None:
+        """Reads the tables."""
         drop_nulls(root, self.target)
         self.old = _is_old(root)
         self.read_all(root, self._read_seed, self._read_model, self._read_training,
-                      lambda: Parallelism(self.values, self.old).read(), self._read_recompute, self._read_precision,
+                      lambda: self.parallelism(self.values, self.old).read(), self._read_recompute,
+                      self._read_precision,
                       self._read_optimizer, self._read_rates)
 
     def read_own(self, key: str, value: Any) -> None:
+        """Keeps the value."""
         name = key if key in ("model.name", "optimizer.name") else key.rpartition(".")[2]
         self.values.add(_RENAMED.get(name, name), key, value)
 
@@ -77,8 +84,8 @@ class _Reader(KeyReader):
         if row is None:
             values.refuse("flavor" if values.has("flavor") else "model.name",
                           f"is {in_quotes(flavor)} of {in_quotes(model)}, which is not known here; known are "
-                          f"{known_flavors(flavors)}. Or give --model: a preset (consist plugins llama) or a Hugging Face "
-                          "folder")
+                          f"{known_flavors(flavors)}. Or give --model: a preset (consist plugins llama) or a Hugging "
+                          "Face folder")
         target.set("model", row if isinstance(row, str) else row.config_json())
         target.model_sizes = PRESETS[row] if isinstance(row, str) else row.sizes
         values.note(f"--model {target.value('model')}", "model.name", "flavor")
@@ -106,8 +113,8 @@ class _Reader(KeyReader):
         if mode == "selective" and option == "op":
             what = "rms_norm,moe_swiglu,rope" if target.sizes("selective_ac_option").experts else "rms_norm,swiglu,rope"
             if not target.given("recompute"):
-                target.differs("selective_ac_option op: torchtitan makes every second product again, too, which is kept "
-                               "here")
+                target.differs("selective_ac_option op: torchtitan makes every second product again, too, which is "
+                               "kept here")
         elif mode == "selective":
             what, layers, more = self._every_nth(option)
         said = target.state_recompute(what, layers) + ("" if target.given("recompute") else more)

@@ -5,7 +5,7 @@ torchtitan/config_manager.py at 6a6f755 (the layout before [parallelism]).
 """
 from __future__ import annotations
 
-from .rules import (COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, group, no_effect, only, own, table,
+from .rules import (COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, no_effect, only, own, table,
                     under)
 
 _EVEN_STAGES = "stages are cut by the costs of their ops (--pipeline.cut)"
@@ -38,8 +38,8 @@ RULES = table(
           only("false", "early_step_in_backward")),
     under("lr_scheduler", own("warmup_steps total_steps decay_ratio decay_type min_lr_factor lr_min")),
     under("training",
-          own("local_batch_size batch_size global_batch_size seq_len max_norm steps warmup_steps enable_cpu_offload dtype "
-              "mixed_precision_param mixed_precision_reduce seed data_parallel_replicate_degree "
+          own("local_batch_size batch_size global_batch_size seq_len max_norm steps warmup_steps enable_cpu_offload "
+              "dtype mixed_precision_param mixed_precision_reduce seed data_parallel_replicate_degree "
               "data_parallel_shard_degree tensor_parallel_degree"),
           no_effect(SAYS_DATA, "dataset dataset_path"),
           no_effect("a thread of each rank reads ahead", "dataloader"),

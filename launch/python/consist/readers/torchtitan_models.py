@@ -19,8 +19,8 @@ def _llama(hidden: int, layers: int, heads: int, kv_heads: int, ffn: int, vocabu
 
 def _qwen3(hidden: int, layers: int, heads: int, kv_heads: int, ffn: int, vocabulary: int, positions: int, theta: float,
            tied: bool) -> ModelBySizes:
-    return ModelBySizes(hidden, layers, heads, kv_heads, 128, ffn, vocabulary, positions, theta, tied=tied, qk_norm=True,
-                        norm_epsilon=1e-6)
+    return ModelBySizes(hidden, layers, heads, kv_heads, 128, ffn, vocabulary, positions, theta, tied=tied,
+                        qk_norm=True, norm_epsilon=1e-6)
 
 
 def _with_experts(model: ModelBySizes, experts: int, ffn: int) -> ModelBySizes:

@@ -8,8 +8,9 @@ from .messages import in_quotes
 from .stored import StoredValues
 from .target import MOST_RANKS, Strategy, Target
 
-_OF_DEGREES = ("tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree", "expert_parallel_degree",
-               "expert_tensor_parallel_degree", "data_parallel_replicate_degree", "data_parallel_shard_degree")
+_OF_DEGREES = ("tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree",
+               "expert_parallel_degree", "expert_tensor_parallel_degree", "data_parallel_replicate_degree",
+               "data_parallel_shard_degree")
 _OF_PIPELINE = ("pipeline_parallel_schedule", "pipeline_parallel_layers_per_stage", "pipeline_parallel_microbatch_size",
                 "pipeline_parallel_microbatches", "pipeline_parallel_first_stage_less_layers",
                 "pipeline_parallel_last_stage_less_layers")
@@ -52,8 +53,8 @@ class Parallelism:
         """Torchtitan's ranks of experts are those of context parallelism and some of those that divide parameters."""
         if self.experts % self.context:
             self.values.refuse("expert_parallel_degree",
-                               f"is {self.experts}, which context_parallel_degree {self.context} does not divide: ranks "
-                               "of cp share experts all or not at all")
+                               f"is {self.experts}, which context_parallel_degree {self.context} does not divide: "
+                               "ranks of cp share experts all or not at all")
         self.experts //= self.context
         self.target.derive_plugin("expert_parallel_degree", "cp", "experts", "divided")
 
@@ -71,8 +72,8 @@ class Parallelism:
                                f"is {of_matrices}; it may be 1 or as tensor_parallel_degree, {self.tensor}")
         if self.experts % self.tensor:
             self.values.refuse("expert_parallel_degree",
-                               f"is {self.experts}, which tensor_parallel_degree {self.tensor} does not divide: ranks of "
-                               "tp-sp share experts all or not at all")
+                               f"is {self.experts}, which tensor_parallel_degree {self.tensor} does not divide: ranks "
+                               "of tp-sp share experts all or not at all")
         self.experts //= self.tensor
 
     def _divides(self) -> bool:
@@ -133,9 +134,10 @@ class Parallelism:
         interleaved = name == "interleaved1f1b"
         if name not in ("1f1b", "gpipe", "interleaved1f1b"):
             values.refuse("pipeline_parallel_schedule",
-                          f"is {in_quotes(schedule)}; here it may be 1F1B, GPipe or Interleaved1F1B; --pipeline.schedule "
-                          "has more")
-        values.state_plugin("pipeline_parallel_schedule", "pipeline", "schedule", "interleaved" if interleaved else name)
+                          f"is {in_quotes(schedule)}; here it may be 1F1B, GPipe or Interleaved1F1B; "
+                          "--pipeline.schedule has more")
+        values.state_plugin("pipeline_parallel_schedule", "pipeline", "schedule",
+                            "interleaved" if interleaved else name)
         ends = ("pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers")
         edges = sum(values.whole(end, 1, 0, 1000) for end in ends)
         values.note("no effect but on how many stages there are: stages are cut by the costs of their ops "
@@ -147,8 +149,8 @@ class Parallelism:
             stages = -(-(self.target.sizes(per_stage).layers + edges) // layers)
             chunks = stages // self.pipeline
             if stages % self.pipeline or (chunks == 1) == interleaved:
-                values.refuse(per_stage, f"makes {stages} stages over {self.pipeline} ranks, which does not go with the "
-                              f"schedule {schedule}")
+                values.refuse(per_stage, f"makes {stages} stages over {self.pipeline} ranks, which does not go with "
+                              f"the schedule {schedule}")
             values.note(f"{chunks} stages per rank", per_stage)
         if interleaved:
             self.target.derive_plugin("pipeline_parallel_schedule", "pipeline", "chunks", str(chunks))
