@@ -6,8 +6,10 @@ namespace consist::cpu {
 
 bool has_native_bf16() {
 #if defined(__x86_64__)
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+  // Each value has the bits of those that it contains, and oneDNN 3 has more of them.
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto bf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (isa & bf16) == bf16;
 #else
   return false;
 #endif

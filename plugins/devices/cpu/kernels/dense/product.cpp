@@ -88,7 +88,11 @@ Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Oper
     sum.append_sum(1.0F);
     attributes.set_post_ops(sum);
   }
+#if DNNL_VERSION_MAJOR < 3
   const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(source, weights, destination), attributes, engine());
+#else
+  const dnnl::matmul::primitive_desc description(engine(), source, weights, destination, attributes);
+#endif
   matmul_ = dnnl::matmul(description);
   library_bytes_ = static_cast<std::int64_t>(description.scratchpad_desc().get_size());
   source_ = dnnl::memory(source, engine(), nullptr);
