@@ -1,7 +1,7 @@
 # Installs the documents and every file of the source tree that they link to, at the same places relative to each other, so that links
 # lead somewhere. Run by cmake --install, with SOURCE (the tree) and TO (the folder). The public headers and the examples are there
 # already: links to them lead to those.
-cmake_policy(VERSION 3.25)
+cmake_policy(VERSION 3.22)
 set(headers core/include)     # ../../../include from TO
 set(examples tests/external)  # ../../consist/examples from TO
 

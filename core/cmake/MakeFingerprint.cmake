@@ -2,7 +2,7 @@
 # again because a sentence was mended. Run in script mode,
 # - with HEADERS, OUTPUT and LIST: writes OUTPUT, consist/fingerprint.h, which has the hash, and LIST, with that of each header;
 # - with FOLDER, OUTPUT and LIST: fails unless the headers of FOLDER are those of LIST and of its fingerprint.h; then touches OUTPUT.
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 if(FOLDER)
   file(GLOB HEADERS ${FOLDER}/*.h)
   list(FILTER HEADERS EXCLUDE REGEX "/fingerprint\\.h$")
