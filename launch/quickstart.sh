@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash launch/setup.sh
 build=${CONSIST_BUILD:-build}
+PATH=$(realpath -m "$build")/tools/bin:$PATH  # cmake and ninja, where setup.sh had to bring them
 frontend=$(bash launch/cuda_headers.sh "$build")
 if [ ! -f "$build/CMakeCache.txt" ]; then cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=OFF ${frontend:+-DCUDNN_FRONTEND_ROOT="$frontend"}; fi
 cmake --build "$build"

@@ -25,6 +25,7 @@ done
 bash launch/setup.sh tests/packages.txt
 
 build=${CONSIST_BUILD:-build}
+PATH=$(realpath -m "$build")/tools/bin:$PATH  # cmake and ninja, where setup.sh had to bring them
 # Some tests read results as users do, with Python. Their packages are pinned and stay in the build folder.
 if ! cmp -s tests/requirements.txt "$build/venv/installed.txt"; then
   mkdir -p "$build"
