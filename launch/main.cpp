@@ -11,6 +11,7 @@
 #include "core/base/did_you_mean.h"
 #include "core/plugin/plugin_faults.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cli/json_output.h"
 #include "launch/commands/commands.h"
 #include "launch/start/process_setup.h"
 
@@ -61,9 +62,11 @@ int run(const std::vector<std::string>& arguments) {
                             consist::did_you_mean(arguments[0], known));
 }
 
-/// Messages hold names and values from files and from other processes.
-void report(const std::exception& error) {
+/// Messages hold names and values from files and from other processes. Returns `status`.
+int report(const std::exception& error, int status) {
   std::fprintf(stderr, "consist: %s\n", consist::printable(error.what()).c_str());
+  consist::launch::print_error_event(error.what(), status);
+  return status;
 }
 
 /// The command, and the message and status of what it threw.
@@ -71,14 +74,11 @@ int status_of(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});
   } catch (const consist::UsageError& error) {
-    report(error);
-    return consist::exit_usage;
+    return report(error, consist::exit_usage);
   } catch (const consist::PeerError& error) {
-    report(error);
-    return consist::exit_peer_failed;
+    return report(error, consist::exit_peer_failed);
   } catch (const std::exception& error) {
-    report(error);
-    return consist::exit_failed;
+    return report(error, consist::exit_failed);
   } catch (...) {
     std::fprintf(stderr, "consist: something was thrown that is no exception\n");
     return consist::exit_failed;

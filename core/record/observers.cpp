@@ -12,6 +12,8 @@ void Observer::begin(const ObservedRun& /*run*/) {}
 void Observer::step(const ObservedStep& /*step*/) {}
 void Observer::evaluated(std::int64_t /*step*/, double /*loss*/, std::int64_t /*sequences*/) {}
 void Observer::checkpoint(std::int64_t /*step*/, std::string_view /*folder*/) {}
+void Observer::sample(std::int64_t /*step*/, std::string_view /*text*/) {}
+void Observer::result(std::string_view /*json*/) {}
 void Observer::end(std::string_view /*status*/, std::string_view /*reason*/) {}
 
 Observers::Observers(const RunConfig& config, PluginHost& host) {

@@ -20,6 +20,7 @@
 #include "core/record/program_texts.h"
 #include "core/record/recorder.h"
 #include "core/record/run_description.h"
+#include "core/record/run_result.h"
 #include "core/record/sensor_log.h"
 #include "core/record/step_timeline.h"
 #include "core/record/step_trace.h"
@@ -318,7 +319,11 @@ void RecordedRun::end_archive(TrainerResult result) {
   const bool finished = result == TrainerResult::finished;
   const std::string status = finished ? "finished" : "stopped", reason = finished ? "" : "a signal asked for it";
   recorder().finish(status, reason, &events_->result);
-  observers_.tell([&](Observer& observer) { observer.end(status, reason); });
+  const std::string json = result_json(events_->result);
+  observers_.tell([&](Observer& observer) {
+    observer.result(json);
+    observer.end(status, reason);
+  });
 }
 
 void RecordedRun::finish(TrainerResult result) {

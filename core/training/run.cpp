@@ -53,6 +53,7 @@ TrainerResult run_training(const Plan& plan, JoinedJob& job, StopRequest& stop, 
   try {
     check_archive(config, plan.host());
     if (job.rank() == 0) observers = Observers(config, plan.host());
+    if (job.rank() == 0 && hooks.observer) observers.add("--json", hooks.observer);
     return run_recorded({plan, job, stop, hooks, samples}, recorder, open_recorder, observers);
   } catch (const std::exception& error) {
     job.fail(error.what());

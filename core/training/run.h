@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "consist/export.h"
+#include "consist/observer.h"
 #include "core/job/job.h"
 #include "core/plan/plan.h"
 #include "core/training/samples.h"
@@ -29,6 +31,8 @@ struct RunHooks {
   /// Returns notes for people, which the archive keeps as advice. Called on rank 0 alone before the first step, for which the
   /// other ranks wait. `compile_seconds`: what compiling the steps of all stages takes, one after the other.
   std::function<std::vector<std::string>(const Plan& plan, const RunMemory& memory, double compile_seconds)> before_training = {};
+  /// Told on rank 0 what the observers of --observe are told. Null: nobody.
+  std::shared_ptr<Observer> observer = nullptr;
 };
 
 /// Runs the plan as rank job.rank() of job.size() (which must equal config().ranks), on the device and the machine that the job

@@ -105,6 +105,7 @@ void RunEvents::sample(std::int64_t step) {
   if (job_.rank() != 0) return;
   line_.note("sample after step " + std::to_string(step) + ": " + in_quotes(text, 4096));
   recorder_.event("sample", sample_event(step, text));
+  observers_.tell([&](Observer& observer) { observer.sample(step, text); });
 }
 
 void RunEvents::checkpoint(std::int64_t step) {

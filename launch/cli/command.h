@@ -50,7 +50,7 @@ struct Command {
   /// The option of that name: its own, --help, or one of a run that it takes. Null if there is none.
   const RunOption* find(std::string_view name) const noexcept;
   /// True of the command whose options are a run's, and whose help and page state them all.
-  bool is_of_runs() const noexcept { return takes == Takes::all && own.empty(); }
+  bool is_of_runs() const noexcept { return takes == Takes::all && own.empty() && taken.empty(); }
   bool is_hidden() const noexcept { return takes == Takes::words; }
 };
 

@@ -10,7 +10,9 @@
 #include "consist/error.h"
 #include "core/base/did_you_mean.h"
 #include "core/config/option_value.h"
+#include "core/job/environment.h"
 #include "launch/cli/command_line_style.h"
+#include "launch/cli/json_output.h"
 
 namespace consist {
 
@@ -161,7 +163,20 @@ std::vector<std::string> words_of_others(const CommandLine& line, const std::set
   return words;
 }
 
+namespace {
+
+/// True if the words ask for JSON on standard output, which they do before it is known that the others are legal.
+bool asks_for_json(const Command& command, const std::vector<std::string>& words) {
+  const RunOption* const row = command.find("json");
+  const auto given = [&](const char* word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+  return row != nullptr && row->is_switch() && (given("--json") || given("--json=true")) && !given("--help") &&
+         !given("--print-config");
+}
+
+}  // namespace
+
 int run_command(const Command& command, std::vector<std::string> arguments) {
+  if (asks_for_json(command, arguments)) launch::begin_json_output(job_address_from_environment(process_environment()).rank == 0);
   const CommandLine line = read_command_line(command, std::move(arguments));
   if (!line.flag("help")) return command.run(line);
   std::fputs(help_of(command).c_str(), stdout);

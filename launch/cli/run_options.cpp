@@ -22,7 +22,7 @@
 namespace consist {
 
 void add_entries(ParsedRun& parsed, std::vector<ConfigEntry> entries) {
-  const std::set<std::string> sources{"config", "print-config"};
+  const std::set<std::string> sources{"config", "print-config", "json"};
   std::map<std::string, GivenOption> of_file;
   for (ConfigEntry& entry : entries) {
     const std::span<const RunOption> own = parsed.command->own;
@@ -226,7 +226,7 @@ std::vector<std::string> words_of(const std::vector<ConfigEntry>& entries, const
     const RunOption* of_run = find_run_option(entry.name);
     if (of_run != nullptr && of_run->is_unset(entry.value.is_string() ? entry.value.get<std::string>() : entry.value.dump()))
       continue;
-    for (const char* own : {"archive", "overwrite", "config", "print-config"}) {
+    for (const char* own : {"archive", "overwrite", "config", "print-config", "json"}) {
       if (entry.name == own && entry.value != false && entry.value != "")
         throw UsageError(entry.said + " has no place in the file of a comparison; see consist compare --help");
     }

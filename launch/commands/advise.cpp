@@ -10,6 +10,7 @@
 #include "core/base/quantity_text.h"
 #include "core/plan/plan.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/predict/remedies.h"
@@ -19,8 +20,8 @@ namespace consist::commands {
 namespace {
 
 constexpr TakenOption taken[] = {
+    {"json", "the same as JSON (docs/predict.md)"},
     {"machine", "h200 (the default), h100, a100, l40s, cpu, or a file of consist calibrate (docs/machines.md)"}};
-constexpr RunOption own_options[] = {a_switch("json", "the same as JSON (docs/predict.md)")};
 
 nlohmann::ordered_json json_of(const launch::Advice& advice) {
   return {{"options", advice.options},
@@ -74,7 +75,7 @@ int advise_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   found.same_training = launch::together(plan, host, base, same, request);
   if (same.size() < found.advice.size()) found.all = launch::together(plan, host, base, found.advice, request);
   if (parsed.flag("json")) {
-    std::fputs(json_of(base, found, machine).c_str(), stdout);
+    launch::print_json(json_of(base, found, machine));
     return 0;
   }
   std::fputs(printable(base_text(base, machine) + unknown_text(base.links)).c_str(), stdout);
@@ -96,7 +97,6 @@ constinit const Command advise_command{
         "Says what would make this configuration faster on a machine: other precisions, strategies and their options,\n"
         "recomputation, micro-batches, batches. Each alternative is compiled and simulated; it is said if it fits and is at\n"
         "least 2% faster (tokens/s), with what it costs in memory and what else it changes. Nothing is run.\n",
-    .own = own_options,
     .notes =
         "Returns 1 if the configuration does not fit the machine's memory, and then prints changes that make it fit.\n"
         "All options of train are taken: consist train --help. consist tune searches all configurations of a model instead.\n",

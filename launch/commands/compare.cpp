@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "consist/error.h"
@@ -15,10 +16,12 @@
 #include "core/base/write_text.h"
 #include "core/plan/plan.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/compare/earlier_comparison.h"
 #include "launch/compare/effects.h"
+#include "launch/compare/events.h"
 #include "launch/compare/joined.h"
 #include "launch/compare/outcome.h"
 #include "launch/compare/places.h"
@@ -71,6 +74,7 @@ class Comparison {
       rows_ = expand_rows(request_.train, [&](const std::string& name) { return list_rule(name, host_); });
       leave_out_stray_options();
       check_rows();
+      print_event(comparison_event(rows_, request_.predict ? "" : request_.output));
       if (request_.predict) {
         check_report();
         print();
@@ -265,6 +269,7 @@ class Comparison {
 
   void run_once(std::size_t row, int repeat) {
     const std::string archive = archive_of(row, repeat), config = config_text(row, repeat);
+    print_event(started_event(row, repeat, archive));
     RunOutcome run;
     if (!request_.overwrite && is_done(archive, config, host_)) {
       std::fprintf(stderr, "  done before\n");
@@ -276,6 +281,7 @@ class Comparison {
       run = run_in_process(file, whole.notes, archive, base + ".log", request_.overwrite);
     }
     run.repeat = repeat;
+    print_event(ended_event(row, run));
     CompareOutcome& outcome = outcomes_[row];
     failed_ |= run.status == "failed" || run.status == "cut off";
     if (run.status != "finished") {
@@ -323,6 +329,7 @@ class Comparison {
                              comparison_text(rows_, outcomes, columns) + warnings_text(rows_, outcomes) +
                              effects_text(rows_, outcomes) + duration_text(seconds) + (written ? ", " + summary_ : "");
     std::printf("\n%s\n", printable(text).c_str());
+    print_event(result_event(rows_, outcomes, written ? summary_ : ""));
   }
 
   void check_report() const {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,12 +26,15 @@
 #include "core/program/printer.h"
 #include "core/record/metrics.h"
 #include "core/record/step_trace.h"
+#include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/predict/simulated_trace.h"
 
 namespace consist::commands {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr RunOption own_options[] = {
     a_switch("summary", "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages"),
@@ -47,6 +51,7 @@ constexpr TakenOption taken[] = {
      "--summary also "
      "an estimate of the step's time on it, and whether the plan fits its memory"},
     {"trace", "writes that estimate as a timeline of all stages for Perfetto"},
+    {"json", "the summary of every stage as JSON (docs/json.md)"},
 };
 
 std::string layers_text(const Program& program) {
@@ -140,6 +145,94 @@ Plan for_device(const Plan& plan) {
   return plan.for_target(std::move(target));
 }
 
+/// A configuration that is explained, and what is asked of it.
+struct Explained {
+  const Plan& plan;
+  const std::vector<PlannedRank>& stages;
+  std::size_t chosen;  ///< the stage that is shown
+  bool summary, with_machine, with_device;
+};
+
+std::size_t chosen_of(const std::vector<PlannedRank>& stages, std::int64_t rank, bool one_rank, bool summary) {
+  if (!summary && !one_rank) return 0;
+  std::size_t chosen = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const bool better =
+        one_rank ? stages[s].rank == rank : stages[s].summary.planned_bytes > stages[chosen].summary.planned_bytes;
+    if (better) chosen = s;
+  }
+  return chosen;
+}
+
+const PlannedRank& largest_of(const std::vector<PlannedRank>& stages) {
+  return *std::max_element(stages.begin(), stages.end(), [](const PlannedRank& a, const PlannedRank& b) {
+    return a.summary.planned_bytes < b.summary.planned_bytes;
+  });
+}
+
+/// Its step's time on its machine, with what it may be off.
+StepTime time_on_machine(const Explained& e, const Simulation& estimated) {
+  const std::vector<const Program*> programs = programs_of(e.stages);
+  StepTime time = step_time(programs, estimated);
+  time.error = error_bar(step_errors_for(e.plan.config().machine, *e.plan.target().machine), programs);
+  return time;
+}
+
+void print_estimate(const Explained& e, const Simulation& estimated) {
+  const RunConfig& settled = e.plan.config();
+  const Machine& machine = *e.plan.target().machine;
+  const auto tokens = static_cast<double>(settled.global_batch * settled.sequence);
+  const PlannedRank& largest = largest_of(e.stages);
+  std::printf("\n%s", fit_text(largest.summary.planned_bytes, largest.rank, machine).c_str());
+  std::printf("%s", estimate_text(programs_of(e.stages), time_on_machine(e, estimated), machine, settled.ranks, tokens,
+                                  trained_flops_per_token(*e.plan.parts().architecture, settled.sequence, settled.freeze))
+                        .c_str());
+  const std::vector<AxisLinks> links = links_of(e.plan);
+  if (!links.empty()) std::printf("links %s\n", printable(text_of(links)).c_str());
+  std::fputs(printable(unknown_text(links)).c_str(), stdout);
+}
+
+void print_text(const Explained& e, const std::optional<Simulation>& estimated) {
+  const PlannedRank& shown = e.stages[e.chosen];
+  if (e.stages.size() > 1) std::fputs(pipeline_text(e.stages, *estimated).c_str(), stdout);
+  if (e.summary && e.stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(e.stages).c_str(), shown.rank);
+  std::fputs(e.summary ? summary_text(shown.summary).c_str() : printable(to_text(shown.step->program())).c_str(), stdout);
+  if (e.summary && !e.with_device)
+    std::printf("The scratch memory of kernels is estimated; --device NAME asks that device for it.\n");
+  if (e.summary && e.with_machine) print_estimate(e, *estimated);
+}
+
+/// Prints the summary of every stage as numbers, and the estimate where there is a machine.
+void print_json(const Explained& e, const std::optional<Simulation>& estimated) {
+  const RunConfig& settled = e.plan.config();
+  Json document{{"version", 1},
+                {"model", model_text(settled)},
+                {"strategy", text_of(settled.strategies)},
+                {"precision", settled.precision},
+                {"ranks", settled.ranks},
+                {"batch", settled.batch},
+                {"accumulation", settled.accumulation},
+                {"sequence", settled.sequence},
+                {"machine", e.with_machine ? Json(settled.machine) : Json(nullptr)},
+                {"parameters", e.stages.front().summary.parameters},
+                {"step", nullptr},
+                {"stages", Json::array()}};
+  if (estimated) {
+    const StepTime time = time_on_machine(e, *estimated);
+    const std::int64_t capacity = static_cast<std::int64_t>(e.plan.target().machine->device.memory_bytes.value);
+    document["step"] = {{"ms", time.seconds * 1e3},
+                        {"seconds", json_of(time)},
+                        {"capacity_bytes", capacity > 0 ? Json(capacity) : Json(nullptr)},
+                        {"planned_bytes", largest_of(e.stages).summary.planned_bytes}};
+  }
+  for (const PlannedRank& stage : e.stages) {
+    Json row{{"rank", stage.rank}, {"layers", layers_text(stage.step->program())}};
+    row.update(Json::parse(summary_json(stage.summary)));
+    document["stages"].push_back(std::move(row));
+  }
+  launch::print_document(document);
+}
+
 int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   const bool summary = parsed.flag("summary");
   const bool with_machine = !config.machine.empty();
@@ -164,42 +257,16 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   }
 
   const std::vector<PlannedRank> stages = plan.ranks(static_cast<int>(rank), usable_cores());
-  const std::vector<const Program*> programs = programs_of(stages);
-  std::size_t chosen = 0;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    const bool better =
-        one_rank ? stages[s].rank == rank : stages[s].summary.planned_bytes > stages[chosen].summary.planned_bytes;
-    if (better) chosen = s;
-  }
-  if (!summary && !one_rank) chosen = 0;
-  if (stages[chosen].summary.gathers_nothing_quantized) std::fprintf(stderr, "%s\n", no_quantized_gathers);
+  const Explained explained{plan, stages, chosen_of(stages, rank, one_rank, summary), summary, with_machine, with_device};
+  if (stages[explained.chosen].summary.gathers_nothing_quantized) std::fprintf(stderr, "%s\n", no_quantized_gathers);
   const Output trace{"--trace", plan.config().trace, plan.config().overwrite};
-  const bool estimates = summary && with_machine;
   std::optional<Simulation> estimated;
-  if (estimates || stages.size() > 1 || !trace.path.empty()) estimated = simulate(stages);
-  if (stages.size() > 1) std::fputs(pipeline_text(stages, *estimated).c_str(), stdout);
-  if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
-  std::fputs(summary ? summary_text(stages[chosen].summary).c_str() : printable(to_text(stages[chosen].step->program())).c_str(),
-             stdout);
-  if (summary && !with_device)
-    std::printf("The scratch memory of kernels is estimated; --device NAME asks that device for it.\n");
-  if (!trace.path.empty()) write_trace_file(trace, launch::simulated_events(programs, *estimated));
-  if (estimates) {
-    const RunConfig& settled = plan.config();
-    const Machine& machine = *plan.target().machine;
-    const auto tokens = static_cast<double>(settled.global_batch * settled.sequence);
-    const auto largest = std::max_element(stages.begin(), stages.end(), [](const PlannedRank& a, const PlannedRank& b) {
-      return a.summary.planned_bytes < b.summary.planned_bytes;
-    });
-    std::printf("\n%s", fit_text(largest->summary.planned_bytes, largest->rank, machine).c_str());
-    StepTime time = step_time(programs, *estimated);
-    time.error = error_bar(step_errors_for(settled.machine, machine), programs);
-    std::printf("%s", estimate_text(programs, time, machine, settled.ranks, tokens,
-                                    trained_flops_per_token(*plan.parts().architecture, settled.sequence, settled.freeze))
-                          .c_str());
-    const std::vector<AxisLinks> links = links_of(plan);
-    if (!links.empty()) std::printf("links %s\n", printable(text_of(links)).c_str());
-    std::fputs(printable(unknown_text(links)).c_str(), stdout);
+  if ((summary && with_machine) || stages.size() > 1 || !trace.path.empty()) estimated = simulate(stages);
+  if (!trace.path.empty()) write_trace_file(trace, launch::simulated_events(programs_of(stages), *estimated));
+  if (parsed.flag("json")) {
+    print_json(explained, with_machine ? simulate(stages) : std::optional<Simulation>());
+  } else {
+    print_text(explained, estimated);
   }
   return 0;
 }

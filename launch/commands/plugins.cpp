@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "consist/model.h"
@@ -10,11 +11,14 @@
 #include "core/config/run_facts.h"
 #include "core/plugin/host.h"
 #include "core/plugin/plugin_call.h"
+#include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 
 namespace consist::commands {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 /// "2, beside stages of a pipeline 1".
 std::string default_text(const OptionSpec& option) {
@@ -24,11 +28,57 @@ std::string default_text(const OptionSpec& option) {
 }
 
 constexpr RunOption own_options[] = {
-    repeated(valued("plugin", OptionKind::text, "", "PATH", "also look for plugins in this file or folder; may be repeated"))};
+    repeated(valued("plugin", OptionKind::text, "", "PATH", "also look for plugins in this file or folder; may be repeated")),
+    a_switch("json", "the same as JSON, with all options (docs/json.md)")};
 
 /// A listing waits less long for a plugin than a run does.
 std::chrono::milliseconds probe_time() {
   return std::min<std::chrono::milliseconds>(std::chrono::seconds(10), plugin_timeout());
+}
+
+/// Throws UsageError that names all if there is none of that name.
+void require_plugin(const std::string& name, const PluginHost& host) {
+  std::string message = "there is no plugin '" + name + "'. There are:";
+  std::vector<KnownName> known;
+  for (const PluginFile& file : host.files()) {
+    if (file.name == name) return;
+    message += (file.name.empty() ? "" : " ") + file.name;
+    known.push_back({file.name, file.summary});
+  }
+  throw UsageError(message + "." + did_you_mean(name, known) + " " + host.looked_in());
+}
+
+Json json_of(const OptionSpec& option) {
+  constexpr const char* kinds[] = {"flag", "integer", "real", "bytes", "text", "choice"};
+  return {{"name", option.name},        {"kind", kinds[static_cast<std::size_t>(option.kind)]},
+          {"default", option.fallback}, {"default_beside_stages", default_of(option, {.stages = 2})},
+          {"legal", option.choices},    {"tunable", option.tunable},
+          {"help", option.help}};
+}
+
+Json json_of(const PluginFile& file, PluginHost& host) {
+  const Availability found_out = host.probe(file, probe_time());
+  Json json{{"kind", file.kind},          {"name", file.name},           {"version", file.version},
+            {"path", file.path.string()}, {"description", file.summary}, {"available", found_out.reason.empty()},
+            {"reason", found_out.reason}, {"presets", Json::array()},    {"options", Json::array()}};
+  if (!found_out.loads) return json;
+  if (file.kind == "model") {
+    for (const ModelPreset& preset : host.make<Model>("model", file.name, {})->presets())
+      json["presets"].push_back({{"name", preset.name}, {"summary", preset.summary}});
+  }
+  for (const OptionSpec& option : host.option_table(file.kind, file.name)) json["options"].push_back(json_of(option));
+  return json;
+}
+
+/// All plugins, or those of these names. Throws UsageError for a name that none has.
+void print_json(PluginHost& host, const std::vector<std::string>& names) {
+  Json document{{"version", 1}, {"plugins", Json::array()}};
+  for (const std::string& name : names) require_plugin(name, host);
+  for (const PluginFile& file : host.files()) {
+    if (names.empty() || std::find(names.begin(), names.end(), file.name) != names.end())
+      document["plugins"].push_back(json_of(file, host));
+  }
+  launch::print_document(document);
 }
 
 void print_table(const PluginHost& host) {
@@ -60,10 +110,9 @@ void print_presets(const Model& model) {
 }
 
 void print_options(PluginHost& host, const std::string& name) {
-  bool found = false;
+  require_plugin(name, host);
   for (const PluginFile& file : host.files()) {
     if (file.name != name) continue;
-    found = true;
     std::printf("%s %s %s: %s\n", file.kind.c_str(), file.name.c_str(), file.version.c_str(), printable(file.summary).c_str());
     const Availability found_out = host.probe(file, probe_time());
     std::printf("  file %s\n  available: %s\n", printable(file.path.string()).c_str(),
@@ -83,20 +132,15 @@ void print_options(PluginHost& host, const std::string& name) {
       if (*option.tunable != '\0') std::printf("      consist tune chooses between %s\n", printable(option.tunable).c_str());
     }
   }
-  if (!found) {
-    std::string message = "there is no plugin '" + name + "'. There are:";
-    std::vector<KnownName> known;
-    for (const PluginFile& file : host.files()) {
-      message += (file.name.empty() ? "" : " ") + file.name;
-      known.push_back({file.name, file.summary});
-    }
-    throw UsageError(message + "." + did_you_mean(name, known) + " " + host.looked_in());
-  }
 }
 
 int plugins(const CommandLine& line) {
   PluginHost host(line.texts("plugin"));
   say_plugin_warnings(host);
+  if (line.flag("json")) {
+    print_json(host, line.operands);
+    return 0;
+  }
   if (line.operands.empty()) print_table(host);
   for (const std::string& name : line.operands) print_options(host, name);
   return 0;
@@ -107,7 +151,7 @@ int plugins(const CommandLine& line) {
 constinit const Command plugins_command{
     .name = "plugins",
     .summary = "list the parts that are installed, and their options",
-    .usage = "[NAME] [--plugin PATH]...",
+    .usage = "[NAME] [--plugin PATH]... [--json]",
     .about =
         "Lists the parts that are installed: kind, name, version, whether they can work on this machine\n"
         "(and if not, why), and the file. With NAME, that part's options, and a model's presets.\n",

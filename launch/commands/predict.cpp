@@ -13,6 +13,7 @@
 #include "core/plan/plan.h"
 #include "core/record/step_trace.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/predict/prediction.h"
@@ -23,6 +24,7 @@ namespace consist::commands {
 namespace {
 
 constexpr TakenOption taken[] = {
+    {"json", "the same as JSON (docs/predict.md)"},
     {"transport",
      "T, or T1+a=T2 by strategy or axis: whose links of the machine's file steps are rated by; auto is the fastest that the file "
      "has, within a node and between nodes, as in a run"},
@@ -31,7 +33,6 @@ constexpr TakenOption taken[] = {
      "(docs/machines.md): --machine h200,network=100e9,capacity=80e9"},
     {"trace", "writes the simulated step as a timeline of all stages for Perfetto"},
 };
-constexpr RunOption own_options[] = {a_switch("json", "the same as JSON (docs/predict.md)")};
 
 std::string title_of(const RunConfig& config) {
   return model_text(config) + ", " + text_of(config.strategies) + " on " + std::to_string(config.ranks) +
@@ -51,7 +52,7 @@ int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   if (!trace.path.empty()) write_trace_file(trace, launch::simulated_events(programs_of(ranks), simulation));
   const Power power = power_named(plan.config().machine);
   if (parsed.flag("json")) {
-    std::fputs(json_of(prediction, plan, power).c_str(), stdout);
+    launch::print_json(json_of(prediction, plan, power));
     return prediction.fits() ? 0 : exit_failed;
   }
   std::printf("%s%s", printable(title_of(plan.config())).c_str(), printable(text_of(prediction, plan, power)).c_str());
@@ -70,7 +71,6 @@ constinit const Command predict_command{
         "Predicts a step of this configuration on a machine, without a device: its time, tokens/s, MFU, the memory of the\n"
         "ranks of each pipeline stage, the parts of its time, and its critical path. The configuration is compiled as for\n"
         "a run, and its programs are simulated with the machine's figures.\n",
-    .own = own_options,
     .notes =
         "Returns 1 if the plan does not fit the machine's memory, and then prints changes that make it fit.\n"
         "All options of train are taken: consist train --help\n",

@@ -9,6 +9,7 @@
 
 #include "consist/error.h"
 #include "core/config/price.h"
+#include "launch/cli/json_output.h"
 #include "launch/commands/commands.h"
 #include "launch/view/show/screen.h"
 #include "launch/view/show/view_json.h"
@@ -30,7 +31,7 @@ int show(const CommandLine& given) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const launch::RunView& run : runs) list.push_back(launch::json_of(run, given.text("price")));
     const nlohmann::ordered_json& all = list.size() == 1 ? list.front() : list;
-    std::printf("%s\n", all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    launch::print_document(all);
     return 0;
   }
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

@@ -1,6 +1,7 @@
 // consist train: one training run, of one or several ranks.
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "consist/error.h"
@@ -8,6 +9,7 @@
 #include "core/training/run.h"
 #include "launch/cli/config_of_archive.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/generate/model_text.h"
@@ -64,10 +66,13 @@ int train(const CommandLine& line) {
   return launch::run_in_job("train", line.arguments, parsed, std::move(config), host,
                             [&](const Plan& plan, JoinedJob& job, launch::StopSignals& signals) {
                               const auto samples = launch::sample_request(plan.config(), plan.parts(), host);
-                              return run_training(plan, job, signals.request(), advice_hooks(host),
-                                                  samples ? &*samples : nullptr) == TrainerResult::finished
-                                         ? 0
-                                         : exit_stopped;
+                              RunHooks hooks = advice_hooks(host);
+                              const auto observer = std::make_shared<launch::JsonObserver>(job.size(), plan.config().archive);
+                              if (parsed.flag("json")) hooks.observer = observer;
+                              const TrainerResult result =
+                                  run_training(plan, job, signals.request(), hooks, samples ? &*samples : nullptr);
+                              observer->nothing_left();
+                              return result == TrainerResult::finished ? 0 : exit_stopped;
                             });
 }
 

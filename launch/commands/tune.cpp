@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cli/json_output.h"
 #include "launch/cli/plugin_options.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
@@ -32,6 +34,7 @@ namespace consist::commands {
 namespace {
 
 using enum OptionKind;
+using Json = nlohmann::ordered_json;
 
 constexpr RunOption own_options[] = {
     valued("measure", integer, "3", "N",
@@ -106,6 +109,22 @@ std::string fit(launch::SearchRequest& request, const ParsedRun& parsed, PluginH
   return options;
 }
 
+/// The command that trains with `candidate`; a run elsewhere could come to other transports than those that were planned, which
+/// it therefore names. `fitted`: what --fit found.
+std::string command_of(const launch::Candidate& candidate, const CommandLine& line, const std::string& fitted) {
+  const std::string& transports = candidate.prediction.transports;
+  launch::Choices choices = candidate.choices;
+  if (!transports.empty()) {
+    std::erase_if(choices, [](const launch::Choice& choice) { return choice.option == "transport"; });
+    choices.push_back({"transport", transports});
+  }
+  std::string command = "consist train";
+  std::set<std::string> left_out{"json"};
+  if (!transports.empty() || !line.is_on_command_line("transport")) left_out.insert("transport");
+  for (const std::string& word : words_of_others(line, left_out)) command += " " + word;
+  return command + " " + fitted + launch::text_of(choices);
+}
+
 /// Why the winner is faster than the best of another strategy, and the command to train with it, which has `fitted`.
 void recommend(const launch::SearchResult& result, launch::Objective objective, const CommandLine& line,
                const std::string& fitted) {
@@ -127,18 +146,7 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
   if (other_transport != result.candidates.end() && other_transport != other) say_why(*other_transport);
   if (winner.changes_numerics)
     std::printf("Nothing fits that keeps the numerics: the configurations above round in another way.\n");
-  // A run elsewhere could come to other transports than those that were planned: the command names them.
-  const std::string& transports = winner.prediction.transports;
-  launch::Choices choices = winner.choices;
-  if (!transports.empty()) {
-    std::erase_if(choices, [](const launch::Choice& choice) { return choice.option == "transport"; });
-    choices.push_back({"transport", transports});
-  }
-  std::string command = "consist train";
-  const bool named = transports.empty() && line.is_on_command_line("transport");
-  for (const std::string& word : words_of_others(line, named ? std::set<std::string>{} : std::set<std::string>{"transport"}))
-    command += " " + word;
-  std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), (fitted + launch::text_of(choices)).c_str());
+  std::printf("Train with it:\n  %s\n", printable(command_of(winner, line, fitted)).c_str());
   if (!result.other_numerics) return;
   const launch::Candidate& other_numerics = *result.other_numerics;
   std::printf(
@@ -187,6 +195,50 @@ void measure_the_best(launch::SearchResult& result, std::size_t count, const lau
   launch::measure(best, host, plugins);
 }
 
+Json row_of(const launch::Candidate& candidate, const CommandLine& line, const std::string& fitted) {
+  Json options = Json::object();
+  for (const launch::Choice& choice : candidate.choices) options[choice.option] = choice.value;
+  return {{"options", options},
+          {"command", command_of(candidate, line, fitted)},
+          {"predicted_ms", candidate.prediction.time.seconds * 1e3},
+          {"measured_ms", candidate.measured > 0 ? Json(candidate.measured * 1e3) : Json(nullptr)},
+          {"measured_steps", candidate.measured_steps},
+          {"tokens_per_second", candidate.prediction.tokens_per_second},
+          {"mfu", candidate.prediction.model_flops_utilization},
+          {"device_bytes", candidate.prediction.most_bytes()},
+          {"capacity_bytes", candidate.prediction.capacity > 0 ? Json(candidate.prediction.capacity) : Json(nullptr)},
+          {"best_for_memory", candidate.best_for_memory},
+          {"changes_numerics", candidate.changes_numerics},
+          {"problem", candidate.problem.empty() ? Json(nullptr) : Json(candidate.problem)}};
+}
+
+/// The last event of --json: what was searched, and the candidates in their order.
+void print_result(const launch::SearchResult& result, const launch::SearchRequest& request, const CommandLine& line,
+                  const std::string& fitted) {
+  Json event{{"event", "result"},
+             {"rows", Json::array()},
+             {"winner", nullptr},
+             {"estimated", result.estimated},
+             {"simulated", result.simulated},
+             {"too_large", result.too_large},
+             {"refused", result.refused},
+             {"seconds", result.seconds},
+             {"converged", result.has_converged()}};
+  for (const launch::Candidate& candidate : result.candidates) event["rows"].push_back(row_of(candidate, line, fitted));
+  if (!result.candidates.empty()) event["winner"] = &winner_of(result.candidates, request.objective) - result.candidates.data();
+  launch::print_event(event);
+}
+
+/// The first event of --json.
+void print_search(const launch::SearchRequest& request) {
+  launch::print_event({{"event", "search"},
+                       {"version", 1},
+                       {"machine", request.machine->name},
+                       {"ranks", request.config.ranks},
+                       {"global_batch", request.config.global_batch},
+                       {"sequence", request.config.sequence}});
+}
+
 int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const std::vector<std::string>& transports) {
   for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   launch::SearchRequest request{.config = std::move(config)};
@@ -211,8 +263,11 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   request.rows = static_cast<std::size_t>(std::max(parsed.integer("rows"), parsed.integer("measure")));
   request.most_seconds = static_cast<double>(parsed.integer("search-seconds"));
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  if (terminal) {
-    request.progress = [](const std::string& text) {
+  print_search(request);
+  if (terminal || parsed.flag("json")) {
+    request.progress = [terminal](const std::string& text) {
+      launch::print_event({{"event", "progress"}, {"text", text}});
+      if (!terminal) return;
       std::fprintf(stderr, "\r\033[K%.110s", printable(text).c_str());
       std::fflush(stderr);
     };
@@ -221,6 +276,7 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   if (terminal) std::fputs("\r\033[K", stderr);
   std::fputs(launch::extent_of(result, printable(request.machine->name)).c_str(), stdout);
   if (result.candidates.empty()) {
+    print_result(result, request, parsed, fitted);
     std::printf("%s", result.ended_early ? "None was found that fits: give more --search-seconds.\n"
                                          : "None fits: more ranks, or a smaller --sequence, would.\n");
     return exit_failed;
@@ -234,6 +290,7 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
                  .c_str(),
              stdout);
   recommend(result, request.objective, parsed, fitted);
+  print_result(result, request, parsed, fitted);
   return 0;
 }
 

@@ -29,7 +29,7 @@ CompareRequest read_compare_request(const CommandLine& line) {
   if (line.has("archive")) throw UsageError("compare names the archives itself, in the folder of --output; leave --archive out");
   if (line.has("print-config")) throw UsageError("--print-config writes one configuration; give it to consist train");
   if (line.has("report") && line.text("report").empty()) throw UsageError("--report needs the name of a file");
-  CompareRequest request{.train = words_of_others(line, {"config"}),
+  CompareRequest request{.train = words_of_others(line, {"config", "json"}),
                          .config = line.text("config"),
                          .output = line.value("output"),
                          .has_output = line.has("output"),

@@ -9,6 +9,7 @@
 #include "consist/error.h"
 #include "core/job/environment.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cli/json_output.h"
 #include "launch/start/launcher.h"
 
 namespace consist::launch {
@@ -66,6 +67,7 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
     say_plugin_warnings(host);
     std::vector<std::string> again{command};
     again.insert(again.end(), arguments.begin(), arguments.end());
+    give_back_standard_output();  // rank 0 prints
     return launch_local(config.ranks, again);
   }
   check_ranks(parsed, config, address.size);

@@ -46,8 +46,12 @@ class CONSIST_API Observer {
   virtual void step(const ObservedStep& step);
   /// After an evaluation: mean loss over `sequences` sequences of the evaluation part.
   virtual void evaluated(std::int64_t step, double loss, std::int64_t sequences);
+  /// After the model wrote a sample of text (--sample-every).
+  virtual void sample(std::int64_t step, std::string_view text);
   /// After a checkpoint was written to `folder`.
   virtual void checkpoint(std::int64_t step, std::string_view folder);
+  /// After the last step of a run that did not fail: its result, JSON as the archive's /result.
+  virtual void result(std::string_view json);
   /// Last: "finished", "stopped" (asked to) or "failed", with the reason.
   virtual void end(std::string_view status, std::string_view reason);
 };
