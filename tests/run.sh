@@ -40,6 +40,8 @@ if $all_kernels; then
   kernels=(-UCONSIST_CPU_LEVELS -UCMAKE_CUDA_ARCHITECTURES)  # the defaults
 elif [ ! -f "$build/CMakeCache.txt" ]; then
   kernels=(-DCONSIST_CPU_LEVELS=highest)
+  # As in the packages, which tests/package makes of this build.
+  if dpkg-query -W libhdf5-dev > /dev/null 2>&1; then kernels+=(-DCONSIST_PORTABLE=ON); fi
   nvidia-smi -L > /dev/null 2>&1 || kernels+=(-DCMAKE_CUDA_ARCHITECTURES=90a)
 fi
 cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=ON "${kernels[@]}" ${frontend:+-DCUDNN_FRONTEND_ROOT="$frontend"}

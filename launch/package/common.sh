@@ -24,3 +24,24 @@ python_tools() {
 commit_time() {
   git log -1 --format=%ct 2> /dev/null || find . -path ./build -prune -o -type f -printf '%T@\n' | sort -n | tail -1 | cut -d. -f1
 }
+
+# make_root SUITE FOLDER: a new root file system of that Debian release with Python and certificates, without a compiler. Needs root and debootstrap; its
+# words go to FOLDER.log.
+make_root() {
+  rm -rf "$2"
+  timeout 600 debootstrap --variant=minbase --include=python3-venv,ca-certificates,openssl "$1" "$2" > "$2.log" 2>&1 || return
+  touch "$2/made"
+}
+
+# run_in_root FOLDER COMMAND...: as root in there, or as the user whose number RUN_AS has, with this system's name servers and certificates.
+run_in_root() {
+  local root=$1 status=0
+  shift
+  cp /etc/resolv.conf "$root/etc/resolv.conf"
+  cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+  mount -t proc proc "$root/proc"
+  chroot ${RUN_AS:+--userspec="$RUN_AS:$RUN_AS"} "$root" /usr/bin/env -i HOME="${RUN_HOME:-/root}" PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PIP_CERT=/etc/ssl/certs/ca-certificates.crt "$@" || status=$?
+  umount "$root/proc"
+  return $status
+}
