@@ -1,6 +1,8 @@
 // The executable `consist`: picks the subcommand and turns errors into messages and exit statuses.
 #include <cstdio>
 #include <exception>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "consist/text.h"
 #include "core/base/did_you_mean.h"
 #include "core/plugin/plugin_faults.h"
+#include "launch/cli/build_facts.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"
 #include "launch/commands/commands.h"
@@ -38,13 +41,28 @@ void print_help() {
       "example: consist compare --model llama-tiny,qwen3-tiny --strategy ddp --ranks 1,2 --precision fp32,bf16 --steps 50");
 }
 
+/// The version in a line, and the build's facts below it.
+void print_version(bool as_json) {
+  nlohmann::ordered_json json{
+      {"version", version}, {"plugin_api", consist::plugin_api_version}, {"fingerprint", CONSIST_FINGERPRINT}};
+  if (!as_json) std::printf("consist %s, plugin API %u, %s\n", version, consist::plugin_api_version, CONSIST_FINGERPRINT);
+  std::istringstream facts(consist::launch::build_facts());
+  for (std::string line; std::getline(facts, line);) {
+    const std::size_t equals = line.find('=');
+    const std::string name = line.substr(0, equals), value = line.substr(equals + 1);
+    json[name] = value;
+    if (!as_json) std::printf("  %-9s %s\n", name.c_str(), value.c_str());
+  }
+  if (as_json) std::printf("%s\n", json.dump(2).c_str());
+}
+
 int run(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     print_help();
     return arguments.empty() ? 2 : 0;
   }
   if (arguments[0] == "--version") {
-    std::printf("consist %s, plugin API %u, %s\n", version, consist::plugin_api_version, CONSIST_FINGERPRINT);
+    print_version(arguments.size() > 1 && arguments[1] == "--json");
     return 0;
   }
   const consist::CommandTable table = consist::commands::table();

@@ -13,9 +13,9 @@ constexpr const Command* all[] = {&train_command,        &compare_command,
                                   &bench_command,        &bench_collectives_command,
                                   &bench_expect_command, &calibrate_command,
                                   &tokenize_command,     &plugins_command,
-                                  &check_command,        &completion_command,
-                                  &man_command,          &complete_command,
-                                  &probe_plugin_command};
+                                  &sdk_command,          &check_command,
+                                  &completion_command,   &man_command,
+                                  &complete_command,     &probe_plugin_command};
 
 }  // namespace
 
