@@ -143,8 +143,8 @@ Json get_clip(const C& config) {
 
 // Sizes are bounded where their products would leave 64 bits long before any machine could hold them.
 constexpr RunOption table[] = {
-    row<&C::model>({"model", text, "", "preset, or Hugging Face folder (its weights are loaded)"}, "NAME|FOLDER", configuration,
-                   program),
+    row<&C::model>({"model", text, "", "preset, Hugging Face folder (its weights are loaded) or hf://ORG/NAME"}, "NAME|FOLDER",
+                   configuration, program),
     source({"config", text, "", "options from a file (TOML, JSON; docs/configuration.md), or those of an archive's run"}, "FILE"),
     source({"json", flag, "false", "events and results as JSON on standard output (docs/json.md)"}, "", display),
     source({"print-config", flag, "false", "write the configuration as such a file instead of running it"}, "", display),

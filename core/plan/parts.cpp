@@ -12,6 +12,7 @@
 #include "core/base/did_you_mean.h"
 #include "core/plan/run_defaults.h"
 #include "core/plugin/kernel_sets.h"
+#include "core/weights/hub_cache.h"
 #include "core/weights/tokenizer_files.h"
 
 namespace consist {
@@ -105,10 +106,18 @@ void model_from_config(Parts& parts, const RunConfig& config, PluginHost& host, 
   parts.model_name = candidates.front().plugin;
 }
 
-void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names) {
-  const std::filesystem::path path = std::filesystem::path(config.model) / "config.json";
+void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names,
+                       const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::path(folder) / "config.json";
   model_from_config(parts, config, host, names, read_config(path), path.string());
-  parts.model_folder = config.model;
+  parts.model_folder = folder;
+}
+
+std::string folder_of_hub(const std::string& model) {
+  const HubModel named = hub_model(model);
+  std::string folder = cached_folder(named);
+  if (folder.empty()) throw UsageError("--model " + model + " is not on this machine; " + how_to_download(named));
+  return folder;
 }
 
 void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names) {
@@ -138,7 +147,8 @@ void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host, 
                    (known.empty() ? " none" : known) + "." + did_you_mean(config.model, presets) + refused);
 }
 
-/// --model PRESET, FOLDER or the text of a config.json, of whichever plugin takes it, or PLUGIN:PRESET and PLUGIN:FOLDER.
+/// --model PRESET, FOLDER, hf://ORG/NAME or the text of a config.json, of whichever plugin takes it, or PLUGIN:PRESET and
+/// PLUGIN:FOLDER.
 void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
   RunConfig asked = config;
   std::vector<std::string> names = host.names("model");
@@ -154,7 +164,9 @@ void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
   if (is_config_text(asked.model)) {
     model_from_config(parts, asked, host, names, asked.model, "--model, the text of a config.json");
   } else if (std::filesystem::is_directory(asked.model, ignored)) {
-    model_from_folder(parts, asked, host, names);
+    model_from_folder(parts, asked, host, names, asked.model);
+  } else if (is_hub_model(asked.model)) {
+    model_from_folder(parts, asked, host, names, folder_of_hub(asked.model));
   } else {
     model_from_preset(parts, asked, host, names);
   }

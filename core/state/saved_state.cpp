@@ -17,6 +17,7 @@
 #include "core/state/export_dtype.h"
 #include "core/state/loaded_weights.h"
 #include "core/state/resume_checks.h"
+#include "core/weights/hub_cache.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/stored_parts.h"
 #include "core/weights/tokenizer_files.h"
@@ -115,6 +116,9 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
       sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()),
       parameters_(names_of_parameters(whole_model(*parts.architecture, config.freeze), *parts.optimizer)) {
   if (!parts.model_folder.empty() && !config.from_scratch && !ModelWeights::present(parts.model_folder)) {
+    if (is_hub_model(config.model))
+      throw UsageError("--model " + config.model + " has no weights on this machine; " +
+                       how_to_download(hub_model(config.model)) + "; --from-scratch initialises weights");
     throw UsageError("--model " + parts.model_folder + " has a config.json and no weights (model.safetensors or its index)" +
                      ModelWeights::advice(parts.model_folder) + "; --from-scratch initialises weights");
   }

@@ -18,6 +18,7 @@
 #include "launch/cli/file_options.h"
 #include "launch/cli/options_without_effect.h"
 #include "launch/cli/plugin_options.h"
+#include "launch/import/hub_download.h"
 
 namespace consist {
 
@@ -143,6 +144,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
     drop_stray_options("--config " + parsed.text("config"), of_command_line, host, c);
     std::erase_if(given_to_plugins, [&](const auto& of_plugin) { return !c.plugin_options.contains(of_plugin.first); });
   }
+  launch::bring_hub_model(c.model, false);
   c.check();
   // Files that --print-config has written, and archives, have all options: that they have defaults needs no word.
   const auto is_given = [&](const std::string& option) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/job/environment.h"
 #include "core/plan/plan.h"
 #include "core/training/run.h"
 #include "launch/cli/config_of_archive.h"
@@ -13,6 +14,7 @@
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/generate/model_text.h"
+#include "launch/import/hub_download.h"
 #include "launch/search/advise/run_adviser.h"
 #include "launch/start/run_in_job.h"
 
@@ -63,6 +65,7 @@ int train(const CommandLine& line) {
     print_config(config, host, plugin_paths(parsed));
     return 0;
   }
+  if (job_address_from_environment(process_environment()).size == 1) launch::bring_hub_model(config.model, !config.from_scratch);
   return launch::run_in_job("train", line.arguments, parsed, std::move(config), host,
                             [&](const Plan& plan, JoinedJob& job, launch::StopSignals& signals) {
                               const auto samples = launch::sample_request(plan.config(), plan.parts(), host);
