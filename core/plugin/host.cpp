@@ -39,14 +39,23 @@ std::vector<std::string> split_path(const char* text) {
   return parts;
 }
 
-/// Loads a plugin file for good. Boost's message carries the dynamic linker's, which names undefined symbols.
+/// Says why the dynamic linker has refused a plugin, by its message, which Boost's carries.
+std::string reason_of_linker(const std::string& message) {
+  constexpr std::string_view missing = ": cannot open shared object file";
+  const std::size_t end = message.find(missing);
+  if (end == message.npos) return message + ". If a symbol is undefined, the plugin was linked without a library that it needs";
+  const std::size_t begin = message.find_last_of(" /", end) + 1;
+  return "it needs " + message.substr(begin, end - begin) +
+         ", which is not on this machine or not where libraries are looked for; docs/troubleshooting.md says what brings it";
+}
+
+/// Loads a plugin file for good.
 boost::dll::shared_library open_library(const fs::path& path) {
   boost::dll::shared_library library;
   try {
     library.load(boost::dll::fs::path(path.string()), boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
   } catch (const std::exception& failure) {
-    throw UnavailableError(path.string() + " cannot be loaded: " + failure.what() +
-                           ". If a symbol is undefined, the plugin was linked without a library that it needs");
+    throw UnavailableError(path.string() + " cannot be loaded: " + reason_of_linker(failure.what()));
   }
   return library;
 }

@@ -24,6 +24,8 @@ cd
 python3 -m venv v
 v/bin/pip install --quiet --disable-pip-version-check --retries 5 ./consist-*.whl
 v/bin/consist --version
+v/bin/consist plugins parquet > said.txt  # pyarrow is an extra
+grep -q 'it needs libparquet.so.*, which is not on this machine' said.txt || { cat said.txt >&2; exit 1; }
 v/bin/consist compare --model llama-tiny,qwen3-tiny --strategy ddp --ranks 1,2 --precision fp32,bf16 \
   --dataset text --sequence 256 --global-batch 8 --steps 20 --learning-rate 5e-4 --constant.warmup 5 \
   --evaluate-every 20 --sample-every 20 --sample-prompt "The train" --repeats 1 --output runs/quickstart \

@@ -52,11 +52,30 @@ std::string library_version(std::size_t number) {
   return std::to_string(number / major) + "." + std::to_string(number % major / 100) + "." + std::to_string(number % 100);
 }
 
+/// Within a major version any of its drivers will do (NVIDIA's "CUDA Compatibility"): that of its first minor version.
+std::string needed_driver() {
+  constexpr int major = CUDART_VERSION / 1000;
+  const std::string oldest = major == 12 ? "525" : major == 13 ? "580" : "";
+  return "a driver for CUDA " + std::to_string(major) + (oldest.empty() ? "" : " (" + oldest + " or later)");
+}
+
+/// Why the driver that is there, or none, does not serve this build; `supported`: the CUDA version that it knows, 0 without one.
+std::string driver_problem(int supported) {
+  const std::string needed = "this build, with CUDA " + cuda_version(CUDART_VERSION) + ", needs " + needed_driver();
+  if (supported == 0)
+    return "there is no NVIDIA driver (libcuda.so.1): " + needed + "; a container gets the host's if it is started with its GPUs";
+  return "the NVIDIA driver supports CUDA " + cuda_version(supported) + ", and " + needed +
+         ": install one, or NVIDIA's package cuda-compat of this version, or take a build with CUDA 12.8 (docs/install.md)";
+}
+
 std::string unavailable() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaErrorInsufficientDriver)
-    return "the NVIDIA driver is older than this build's CUDA " + std::to_string(CUDART_VERSION / 1000) + " or there is none";
+  if (status == cudaErrorInsufficientDriver) {
+    int supported = 0;
+    if (cudaDriverGetVersion(&supported) != cudaSuccess) supported = 0;
+    return driver_problem(supported);
+  }
   if (status != cudaSuccess) return std::string("CUDA: ") + cudaGetErrorString(status);
   if (count == 0) return "there is no NVIDIA GPU";
   return {};
