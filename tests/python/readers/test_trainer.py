@@ -115,6 +115,7 @@ def test_values_are_honoured(reading: Reading, changed: Dict[str, Any], expected
     ({"neftune_noise_alpha": 5}, "neftune_noise_alpha is 5"),
     ({"label_smoothing_factor": 0.1}, "label_smoothing_factor is 0.1"),
     ({"use_peft": True}, "use_peft is true, which is not done here"),
+    ({"beta": 0.1}, "beta is asked for, which is not done here; there is no preference learning"),
     ({"model_name_or_path": "google/gemma-3-1b"}, "no preset has its sizes. Give --model"),
     ({"unheard_of": 1}, '"unheard_of" is not known here'),
     ({"fsdp_config": {"unheard_of": 1}}, '"fsdp_config.unheard_of" is not known here'),
@@ -153,7 +154,8 @@ def test_axolotl_becomes_a_configuration(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("more, expected", [
-    ("dp_shard_size: 4\ndp_replicate_size: 2\ntensor_parallel_size: 2\n", {"strategy": "tp-sp=2+zero3-offload=4+ddp=2"}),
+    ("dp_shard_size: 4\ndp_replicate_size: 2\ntensor_parallel_size: 2\n",
+     {"strategy": "tp-sp=2+zero3-offload=4+ddp=2", "ranks": "16"}),
     ("context_parallel_size: 2\n", {"strategy": "cp=2+zero3-offload", "cp.attention": "ring"}),
     ("fp8: true\n", {"precision": "fp8", "fp8.scaling": "tensor"}),
     ("activation_offloading: true\n", {"offload-activations": "all"}),

@@ -7,7 +7,7 @@ from .rules import COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS
 from .target import Target
 from .trainer import Defaults, TrainerReader, fsdp_rules
 
-_NO_ADAPTER = "all weights are trained here; --train-only names those that are"
+_NO_ADAPTER = "all weights are trained here, or those that --train-only names"
 _NO_RL = "there is no reinforcement or preference learning"
 _KERNELS = "kernels are chosen by the device"
 _NAMES = {"base_model": "model_name_or_path", "micro_batch_size": "per_device_train_batch_size", "sequence_len":

@@ -157,6 +157,9 @@ class TrainerReader(KeyReader):
             values.note("no effect: fsdp is not asked for", *(name for name in _FSDP_VALUES if name != "fsdp"))
         target.state_strategies("parallelism", every)
         values.note(f"--strategy {target.value('strategy')}", *sizes)
+        if values.has("dp_shard_size") and not target.given("ranks"):
+            target.set("ranks", math.prod(sizes.values()))
+            target.detail(f"dp_shard_size: --ranks {target.value('ranks')}, the product of the sizes")
 
     def _deepspeed(self) -> List[Strategy]:
         values = self.values

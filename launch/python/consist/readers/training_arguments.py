@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from .rules import (COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, no_effect, only, own, table)
+from .rules import (COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, no_effect, off, only, own,
+                    table)
 from .target import Target
 from .trainer import Defaults, TrainerReader, fsdp_rules
 
@@ -24,7 +25,7 @@ RULES = table(
     fsdp_rules(),
     no_effect("--archive, --export and --checkpoint say where results go",
               "output_dir overwrite_output_dir run_name project push_to_hub hub_model_id hub_strategy hub_token "
-              "hub_private_repo hub_always_push hub_revision"),
+              "hub_private_repo hub_always_push hub_revision hub_model_revision"),
     no_effect(EVALUATES, "do_eval do_predict eval_strategy evaluation_strategy eval_steps eval_delay eval_on_start "
               "eval_accumulation_steps per_device_eval_batch_size per_gpu_eval_batch_size prediction_loss_only "
               "include_for_metrics include_inputs_for_metrics batch_eval_metrics eval_do_concat_batches "
@@ -38,8 +39,8 @@ RULES = table(
               "restore_callback_states_from_checkpoint"),
     no_effect(SAYS_DATA, "do_train data_seed dataloader_num_workers dataloader_pin_memory "
               "dataloader_persistent_workers dataloader_prefetch_factor dataloader_drop_last remove_unused_columns "
-              "label_names length_column_name train_sampling_strategy dataset_name dataset_config dataset_mixer "
-              "dataset_splits dataset_text_field dataset_num_proc dataset_kwargs dataset_train_split "
+              "label_names length_column_name train_sampling_strategy dataset_name dataset_config dataset_mixture "
+              "dataset_mixer dataset_splits dataset_text_field dataset_num_proc dataset_kwargs dataset_train_split "
               "dataset_test_split dataset_streaming packing packing_strategy preprocessing_num_workers chat_template "
               "chat_template_path eos_token pad_token pad_to_multiple_of text_column assistant_only_loss "
               "completion_only_loss"),
@@ -62,6 +63,10 @@ RULES = table(
          "group_by_length"),
     only('""|{}', "optim_args optim_target_modules galore_args"),
     only("-1", "past_index"),
+    off("beta loss_type max_prompt_length max_completion_length reference_model ref_model", "there is no preference "
+        "learning"),
+    no_effect("use_peft is not set", "lora_r lora_alpha lora_dropout lora_target_modules lora_modules_to_save "
+                                     "lora_task_type"),
 )
 
 
