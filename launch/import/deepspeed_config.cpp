@@ -292,24 +292,24 @@ class Reader final : public readers::KeyReader {
 
 }  // namespace
 
-void deepspeed::apply(Json root, Target& target) {
-  Reader(target).run(std::move(root));
-}
-
-std::set<std::string> apply_deepspeed_config(const std::string& path, const readers::ReaderContext& context, RunConfig& config) {
+std::set<std::string> apply_deepspeed_config(const std::string& path, const readers::ReaderContext& context, RunConfig& config,
+                                             DeepspeedSource source) {
+  const bool own = source == DeepspeedSource::deepspeed_config;
+  const std::string option = own ? "--deepspeed-config" : "--from";
   // DeepSpeed reads Hjson and refuses repeated keys.
   const JsonRules rules{.repeated = JsonRules::Repeated::refused, .comments = true};
-  Json root = parse_json(read_text(path, rules.most_bytes), "--deepspeed-config " + path, rules);
-  if (!root.is_object()) throw DataError("--deepspeed-config " + path + " is no JSON object");
-  Target target({.option = "--deepspeed-config",
-                 .set_option = "--deepspeed-set",
+  Json root = parse_json(read_text(path, rules.most_bytes), option + " " + path, rules);
+  if (!root.is_object()) throw DataError(option + " " + path + " is no JSON object");
+  Target target({.option = option,
+                 .set_option = own ? "--deepspeed-set" : "--from-set",
                  .format = "deepspeed",
                  .path = path,
                  .example = "zero_optimization.sub_group_size=1e9",
-                 .trainer = "DeepSpeed"},
+                 .trainer = "DeepSpeed",
+                 .command_line_first = !own},
                 context, config);
   readers::replace_values(context.replacements, root, target);
-  deepspeed::apply(std::move(root), target);
+  Reader(target).run(std::move(root));
   target.summarize();
   return target.stated;
 }

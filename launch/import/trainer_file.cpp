@@ -1,7 +1,5 @@
 #include "launch/import/trainer_file.h"
 
-#include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
@@ -9,21 +7,15 @@
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/json_input.h"
-#include "consist/text.h"
-#include "core/config/config_file.h"
-#include "launch/import/accelerate_config.h"
 #include "launch/import/common/key_reader.h"
 #include "launch/import/common/yaml.h"
-#include "launch/import/deepspeed_config.h"
 #include "launch/import/megatron_config.h"
 #include "launch/import/megatron_script.h"
-#include "launch/import/torchtitan_config.h"
 
 namespace consist {
 namespace {
 
 using readers::Json;
-using readers::Source;
 using readers::Target;
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
@@ -60,91 +52,52 @@ Syntax syntax_of(const std::string& text) {
   return Syntax::unknown;
 }
 
-constexpr const char* what_is_read =
-    "a torchtitan TOML, a script or file of Megatron-LM's arguments, an Accelerate YAML, or a DeepSpeed JSON (docs/readers.md)";
-
-Source source_of(const std::string& path, const char* format, const char* trainer, const char* example) {
-  return {.option = "--from",
-          .set_option = "--from-set",
-          .format = format,
-          .path = path,
-          .example = example,
-          .trainer = trainer,
-          .command_line_first = true};
-}
-
-bool is_deepspeed(const Json& root) {
-  constexpr std::array keys{"zero_optimization",
-                            "train_batch_size",
-                            "train_micro_batch_size_per_gpu",
-                            "gradient_accumulation_steps",
-                            "optimizer",
-                            "bf16",
-                            "fp16",
-                            "gradient_clipping"};
-  for (const char* key : keys) {
-    if (root.contains(key)) return true;
-  }
-  return root.empty();
-}
-
-/// True if these are Hugging Face's TrainingArguments, which share names with DeepSpeed's keys.
-bool is_training_arguments(const Json& root) {
-  if (root.contains("zero_optimization")) return false;
-  constexpr std::array keys{"per_device_train_batch_size", "output_dir", "num_train_epochs", "logging_steps",
-                            "lr_scheduler_type"};
-  return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return root.contains(key); });
-}
-
 Json tree_of(const std::string& text, Syntax syntax, const std::string& path) {
   const std::string name = "--from " + path;
   if (syntax == Syntax::json) return parse_json(text, name, {.repeated = JsonRules::Repeated::refused, .comments = true});
-  if (syntax == Syntax::toml) return parse_toml(text, name);
   return readers::parse_yaml(text, name);
 }
 
 }  // namespace
 
-std::set<std::string> apply_trainer_file(const std::string& path, const readers::ReaderContext& context, RunConfig& config) {
-  const std::string text = read_text(path, most_bytes);
+std::optional<std::set<std::string>> apply_megatron_file(const std::string& path, const readers::ReaderContext& context,
+                                                         RunConfig& config) {
+  std::string text;
+  try {
+    text = read_text(path, most_bytes);
+  } catch (const Error&) {
+    return std::nullopt;  // whose reader says why
+  }
   const Syntax syntax = path.ends_with(".py") ? Syntax::python : syntax_of(text);
-  const auto refuse = [&](const std::string& why) -> UsageError {
-    return UsageError("--from " + path + why + "; it may be " + what_is_read);
-  };
-  if (syntax == Syntax::python)
-    throw UsageError("--from " + path +
-                     " is Python code, which is not run here. Give its values as options, or write them into a TOML of "
-                     "torchtitan's layout before February 2026 ([model], [training], [parallelism], ...; docs/readers.md)");
-  if (syntax == Syntax::unknown) throw refuse(" is of no format that is read here");
-  const auto read = [&](Json root, const Source& source, void (*apply)(Json, Target&)) {
-    if (!root.is_object()) throw DataError("--from " + path + " holds no table of keys");
-    Target target(source, context, config);
-    readers::replace_values(context.replacements, root, target);
-    apply(std::move(root), target);
-    target.summarize();
-    return target.stated;
-  };
-  const Source of_megatron = source_of(path, "megatron", "Megatron-LM", "num-layers=4");
-  if (syntax == Syntax::script)
-    return read(megatron::arguments_of_script(text, "--from " + path, config.notes), of_megatron, megatron::apply);
-  Json root = tree_of(text, syntax, path);
+  Json root;
+  if (syntax == Syntax::script) {
+    root = megatron::arguments_of_script(text, "--from " + path, config.notes);
+  } else if (syntax == Syntax::json || syntax == Syntax::yaml) {
+    try {
+      root = tree_of(text, syntax, path);
+    } catch (const DataError&) {
+      return std::nullopt;
+    }
+    const auto is_other = [&](const char* key) { return root.contains(key); };
+    if (!root.is_object() || is_other("distributed_type") || is_other("compute_environment") || !megatron::is_tree(root))
+      return std::nullopt;
+    root = megatron::arguments_of_tree(root, "--from " + path);
+  } else {
+    return std::nullopt;
+  }
   if (!root.is_object()) throw DataError("--from " + path + " holds no table of keys");
-  if (accelerate::is_config(root))
-    return read(std::move(root), source_of(path, "accelerate", "Accelerate", "fsdp_config.fsdp_offload_params=true"),
-                accelerate::apply);
-  if (torchtitan::is_config(root))
-    return read(std::move(root), source_of(path, "torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2"),
-                torchtitan::apply);
-  if (megatron::is_tree(root)) return read(megatron::arguments_of_tree(root, "--from " + path), of_megatron, megatron::apply);
-  if (is_training_arguments(root))
-    throw refuse(
-        " holds Hugging Face's TrainingArguments, which are not read: give its values as options, and the file that its "
-        "key \"deepspeed\" names as --deepspeed-config");
-  if (syntax == Syntax::json && is_deepspeed(root))
-    return read(std::move(root), source_of(path, "deepspeed", "DeepSpeed", "zero_optimization.sub_group_size=1e9"),
-                deepspeed::apply);
-  throw refuse(" has keys of no format that is read here (the first is " + in_quotes(root.empty() ? "" : root.begin().key()) +
-               ")");
+  Target target({.option = "--from",
+                 .set_option = "--from-set",
+                 .format = "megatron",
+                 .path = path,
+                 .example = "num-layers=4",
+                 .trainer = "Megatron-LM",
+                 .command_line_first = true},
+                context, config);
+  readers::replace_values(context.replacements, root, target);
+  megatron::apply(std::move(root), target);
+  target.summarize();
+  return target.stated;
 }
 
 }  // namespace consist

@@ -67,7 +67,7 @@ SUITES = {
     "launch/measure": [("commands", "Calibrate*:OpTimes*:Throttling*:HostLink*")],
     "launch/search/tune": [("advise", "*Tune*"), ("commands", "Tune*")],
     "launch/predict": [("advise", "*"), ("commands", "Predict*:ComparePredict*:Tune*")],
-    "launch/import": [("commands", "*Deepspeed*:*Torchtitan*:*Megatron*:*Accelerate*:*TrainerFile*"), ("commands", "*")],
+    "launch/import": [("commands", "*Deepspeed*:*Megatron*:*TrainerFile*"), ("commands", "*")],
     "launch/start/launcher": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
     "launch/start/stop_signals": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
 }

@@ -3,9 +3,7 @@
 #include <set>
 #include <span>
 
-#include "launch/import/accelerate_keys.h"
 #include "launch/import/megatron_keys.h"
-#include "launch/import/torchtitan_keys.h"
 #include "tests/child_process.h"
 #include "tests/commands/import/trainer_file_case.h"
 
@@ -47,13 +45,11 @@ TEST_F(TrainerFileRun, Trains) {
           "train", words);
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("zero2 on 2 ranks"));
-#if __has_include(<yaml-cpp/yaml.h>)
   result =
       run("distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 2\nfsdp_config: {fsdp_reshard_after_forward: true}\n",
           "train", {"--device=cpu", "--dataset=synthetic", "--model=llama-tiny", "--sequence=16", "--batch=1", "--steps=2"});
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("zero3-offload on 2 ranks"));
-#endif
 }
 
 TEST_F(TrainerFileRun, AFileIsComparedWithOtherStrategies) {
@@ -122,8 +118,7 @@ TEST_F(TrainerFileRun, ItsConfigurationIsAFileOfItsOwn) {
 
 TEST(TrainerFileRules, AreUniqueAndSayWhy) {
   for (const std::span<const readers::KeyRule> table :
-       {std::span<const readers::KeyRule>(torchtitan::rules), std::span<const readers::KeyRule>(accelerate::rules),
-        std::span<const readers::KeyRule>(megatron::rules), std::span<const readers::KeyRule>(megatron::families)}) {
+       {std::span<const readers::KeyRule>(megatron::rules), std::span<const readers::KeyRule>(megatron::families)}) {
     std::set<std::string_view> paths;
     for (const readers::KeyRule& rule : table) {
       EXPECT_TRUE(paths.insert(rule.path).second) << rule.path << " is listed twice";
