@@ -66,8 +66,8 @@ class TrainerReader(KeyReader):
             preset = preset_of(name)
             if not preset:
                 values.refuse("model_name_or_path", f"is {in_quotes(name)}, which is no folder with a config.json, "
-                              "and no preset has its sizes. Give --model: the folder into which it was downloaded, or "
-                              "a preset (consist plugins llama)")
+                              "and no preset has its sizes. Give --model: hf:// and its name if the hub's cache has "
+                              "it, the folder into which it was downloaded, or a preset (consist plugins llama)")
             target.set("model", preset)
             target.model_sizes = PRESETS[preset]
             target.differs(f"{name}: --model {preset} has its sizes and random weights; give --model FOLDER to train "
