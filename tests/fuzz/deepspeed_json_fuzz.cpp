@@ -3,6 +3,9 @@
 #include "tests/fuzz/foreign_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  consist::read_foreign_file(data, size, consist::apply_deepspeed_config);
+  using namespace consist;
+  read_foreign_file(data, size, [](const std::string& path, const readers::ReaderContext& context, RunConfig& config) {
+    apply_deepspeed_config(path, context, config);
+  });
   return 0;
 }
