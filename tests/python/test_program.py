@@ -81,34 +81,6 @@ def test_a_folder_that_is_no_checkout_has_no_builds(package: Path, tmp_path: Pat
         _program.find()
 
 
-@pytest.mark.parametrize("system, ours, is_needed", [(30, 33, True), (33, 33, False), (34, 33, False), (None, 33, True), (30, None, False)])
-def test_the_newer_standard_library_is_taken(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: int | None,
-                                             ours: int | None, is_needed: bool) -> None:
-    program = executable(package / "_native" / "bin" / "consist")
-    fallback = package / "_native" / "lib" / "fallback"
-    folder = tmp_path / "system"
-    for version, place in ((system, folder), (ours, fallback)):
-        if version is not None:
-            executable(place / f"libstdc++.so.6.0.{version}")
-            (place / "libstdc++.so.6").symlink_to(f"libstdc++.so.6.0.{version}")
-    monkeypatch.setattr(_program, "_library_folders", lambda: iter([str(folder)]))
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/given")
-    variables = _program.environment(str(program))
-    assert variables["CONSIST_PYTHON"] == sys.executable
-    assert variables["LD_LIBRARY_PATH"] == (f"{fallback}:/given" if is_needed else "/given")
-
-
-def test_a_copy_without_its_version_in_its_name_is_read(tmp_path: Path) -> None:
-    copy = tmp_path / "libstdc++.so.6"
-    copy.write_bytes(b"\x7fELF\x02 GLIBCXX_3.4.9\0GLIBCXX_3.4.31\0GLIBCXX_3.4\0")
-    assert _program._library_version(str(copy)) == 31
-
-
-def test_the_systems_library_is_found() -> None:
-    version = _program._system_library_version()
-    assert version is not None and 19 <= version < 100
-
-
 def test_the_command_becomes_the_program(program: str) -> None:
     words = [sys.executable, "-m", "consist._program"]
     environment = dict(os.environ, PYTHONPATH=str(PACKAGE))

@@ -163,7 +163,7 @@ def document(arguments: Sequence[str], time_limit: Optional[float], good: Sequen
 
 def _start(command: Sequence[str], folder: Folder, variables: Optional[Mapping[str, str]],
            **streams: Any) -> "subprocess.Popen[bytes]":
-    environment = {**_program.environment(command[0]), **(variables or {})}
+    environment = {**_program.environment(), **(variables or {})}
     words = list(command)
     # The signal comes when the thread ends that started the process: those of other threads do without.
     if sys.executable and threading.current_thread() is threading.main_thread():

@@ -2,17 +2,13 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from typing import Dict, Iterator, List, NoReturn, Optional
+from typing import Dict, List, NoReturn
 
 from .errors import ProgramNotFoundError
 
 VARIABLE = "CONSIST_PROGRAM"
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
-_SYSTEM_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
-                   "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
-_STANDARD_LIBRARY = "libstdc++.so.6"
 
 
 def find() -> str:
@@ -44,19 +40,9 @@ def find() -> str:
         "executable consist. Install Consist's wheel or its Debian package, build the checkout, or set " + VARIABLE)
 
 
-def environment(program: str) -> Dict[str, str]:
-    """Returns the environment in which the program starts.
-
-    CONSIST_PYTHON is the interpreter that runs this. LD_LIBRARY_PATH begins with the wheel's libstdc++ where the
-    system's is older.
-    """
-    variables = dict(os.environ, CONSIST_PYTHON=sys.executable)
-    fallback = os.path.join(os.path.dirname(os.path.dirname(program)), "lib", "fallback")
-    ours = _library_version(_library_in(fallback))
-    if ours is not None and (_system_library_version() or 0) < ours:
-        given = variables.get("LD_LIBRARY_PATH")
-        variables["LD_LIBRARY_PATH"] = fallback + (os.pathsep + given if given else "")
-    return variables
+def environment() -> Dict[str, str]:
+    """Returns the environment in which the program starts: CONSIST_PYTHON is the interpreter that runs this."""
+    return dict(os.environ, CONSIST_PYTHON=sys.executable)
 
 
 def main() -> NoReturn:
@@ -67,7 +53,7 @@ def main() -> NoReturn:
         print(f"consist: {error}", file=sys.stderr)
         sys.exit(127)
     try:
-        os.execve(program, [program, *sys.argv[1:]], environment(program))
+        os.execve(program, [program, *sys.argv[1:]], environment())
     except OSError as error:
         print(f"consist: {program} cannot be started: {error.strerror}", file=sys.stderr)
         sys.exit(126)
@@ -105,52 +91,6 @@ def _is_script(path: str) -> bool:
             return file.read(2) == b"#!"
     except OSError:
         return True
-
-
-def _library_in(folder: str) -> Optional[str]:
-    path = os.path.join(folder, _STANDARD_LIBRARY)
-    return path if os.path.isfile(path) else None
-
-
-def _library_version(path: Optional[str]) -> Optional[int]:
-    """The N of libstdc++.so.6.0.N, which defines GLIBCXX_3.4.N: by the real file's name, else by its newest symbol."""
-    if path is None:
-        return None
-    named = re.search(r"\.so\.6\.0\.(\d+)$", os.path.realpath(path))
-    if named:
-        return int(named.group(1))
-    with open(path, "rb") as file:
-        found = re.findall(rb"GLIBCXX_3\.4\.(\d+)\0", file.read())
-    return max((int(number) for number in found), default=None)
-
-
-def _system_library_version() -> Optional[int]:
-    for folder in _library_folders():
-        path = _library_in(folder)
-        if path is not None and _is_64_bit(path):
-            return _library_version(path)
-    return None
-
-
-def _library_folders() -> Iterator[str]:
-    """Folders in the loader's order: LD_LIBRARY_PATH, those of its configuration, those of the system."""
-    yield from filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
-    settings = "/etc/ld.so.conf.d"
-    for name in sorted(os.listdir(settings)) if os.path.isdir(settings) else []:
-        try:
-            with open(os.path.join(settings, name), encoding="utf-8", errors="replace") as file:
-                yield from (line.strip() for line in file if line.startswith("/"))
-        except OSError:
-            continue
-    yield from _SYSTEM_FOLDERS
-
-
-def _is_64_bit(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(5) == b"\x7fELF\x02"
-    except OSError:
-        return False
 
 
 if __name__ == "__main__":
