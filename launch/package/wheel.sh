@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Makes a wheel for pip: the program, all plugins, the SDK and the Python package, for any x86-64 Linux with glibc 2.34 and the C++ library of GCC 11.
-# Usage: launch/package/wheel.sh [--cpu | --cuda] [--build FOLDER] [--output FOLDER]
+# Usage: launch/package/wheel.sh [--cpu | --cuda] [--build FOLDER [--built]] [--output FOLDER]
 #   --cuda      with the cuda device (default where nvcc is found), of the toolkit that CUDACXX, PATH or /usr/local/cuda gives: 13.0, or 12.8 and later
 #   --cpu       without it
 #   --build     a build folder to use or to make: build/wheel-cpu, build/wheel-cuda. One that exists must have been configured with CONSIST_PORTABLE
+#   --built     that folder is built already
 #   --output    where the wheel goes: build/packages
 # Prints the wheel's path on the last line. Two runs on one commit give the same bytes, but for the CUDA kernels (docs/install.md).
 set -euo pipefail
@@ -11,12 +12,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 here=launch/package
 source $here/common.sh
 
-variant=auto build="" output=build/packages
+variant=auto build="" output=build/packages built=false
 while [ $# -gt 0 ]; do
   case $1 in
     --cpu) variant=cpu ;;
     --cuda) variant=cuda ;;
     --build) build=${2:?--build needs a folder}; shift ;;
+    --built) built=true ;;
     --output) output=${2:?--output needs a folder}; shift ;;
     *) echo "wheel: unknown argument '$1'; see the head of this script" >&2; exit 2 ;;
   esac
@@ -48,7 +50,7 @@ elif ! grep -q '^CONSIST_PORTABLE:BOOL=ON' "$build/CMakeCache.txt"; then
   echo "wheel: $build was configured without -DCONSIST_PORTABLE=ON, so that its binaries need libraries of this system; name another folder" >&2
   exit 2
 fi
-cmake --build "$build"
+$built || cmake --build "$build"
 
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(commit_time)}
 stage=$(mktemp -d)

@@ -25,7 +25,7 @@ def run(*words: object, timeout: float = 900) -> "subprocess.CompletedProcess[st
 
 
 def make_wheel(output: Path) -> Path:
-    result = run("bash", "launch/package/wheel.sh", "--build", BUILD, "--output", output)
+    result = run("bash", "launch/package/wheel.sh", "--build", BUILD, "--built", "--output", output)
     assert result.returncode == 0, result.stdout + result.stderr
     return Path(result.stdout.splitlines()[-1])
 
