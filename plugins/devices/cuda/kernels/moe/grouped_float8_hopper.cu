@@ -150,7 +150,7 @@ __device__ __forceinline__ void multiply(typename Float8<promotes>::Shared& shar
 
 /// d [rows, n], which `to` describes, = descales · a [rows, k] times each row's expert's [n, k].
 template <bool promotes, bool wide_range>
-__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(threads, 1)
+__global__ void CONSIST_PAIRS_OF_BLOCKS __launch_bounds__(threads, 1)
     multiply_float8_groups(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                            const __grid_constant__ CUtensorMap to, const std::int32_t* counts, const float* a_descale,
                            const float* b_descale, bf16* d, std::uint32_t* counter, const Sizes sizes, bool transposed) {

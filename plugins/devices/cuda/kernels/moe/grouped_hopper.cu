@@ -175,7 +175,7 @@ __device__ __forceinline__ void multiply(Shared& shared, Tiles<product>& tiles, 
 
 /// d: result; `to` describes it. With `add`, weights' gradients are added to what it holds.
 template <GroupedProduct product, bool add, typename T>
-__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(threads, 1)
+__global__ void CONSIST_PAIRS_OF_BLOCKS __launch_bounds__(threads, 1)
     multiply_groups(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                     const __grid_constant__ CUtensorMap to, const std::int32_t* counts, T* d, std::uint32_t* counter,
                     const Sizes sizes) {

@@ -12,6 +12,14 @@
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/kernels/common/compiled_code.h"
 
+/// Two blocks of a kernel run beside each other and share what they read. Compilers refuse the word in code for GPUs without
+/// clusters, which gets no body of these kernels either.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define CONSIST_PAIRS_OF_BLOCKS __cluster_dims__(2, 1, 1)
+#else
+#define CONSIST_PAIRS_OF_BLOCKS
+#endif
+
 namespace consist::cuda::hopper {
 namespace {  // one of each for every file: files may be compiled for different architectures
 
