@@ -67,7 +67,7 @@ def test_advice() -> None:
 
 
 def test_advice_for_what_does_not_fit_is_the_programs_message() -> None:
-    with pytest.raises(consist.ProgramError, match="does not fit|GiB"):
+    with pytest.raises(consist.ProgramError, match="(?s)DOES NOT FIT: .*GiB.*makes it fit"):
         consist.advise("llama-3-70b", precision="bf16", machine="h200", time_limit=200)
 
 
@@ -77,6 +77,28 @@ def test_a_run_on_one_screen(archive: Path) -> None:
     assert "llama-tiny" in str(shown) and "UTC" not in str(shown) and "evaluations" in shown._repr_html_()
     with pytest.raises(consist.ProgramError, match="No such file"):
         consist.show("/nowhere/run.h5")
+
+
+def test_an_explanation() -> None:
+    explanation = consist.explain("llama-tiny", "pipeline=2+zero2", ranks=4, global_batch=8, accumulation=4, machine="cpu", time_limit=200)
+    assert explanation.ranks == 4 and explanation.step["ms"] > 0 and len(explanation.table) == 2
+    assert set(explanation.collectives()["axis"]) >= {"data"} and (explanation.collectives().bytes_sent >= 0).all()
+    assert "exposed_communication data" in str(explanation) and "stages" in explanation._repr_html_()
+    without = consist.explain("llama-tiny", time_limit=200)
+    assert len(without.table) == 1 and len(without.collectives()) == 0 and "program" in str(without)
+
+
+def test_plugins() -> None:
+    every = consist.plugins()
+    assert {"zero2", "llama", "cpu", "socket"} <= {part.name for part in every} and len(every.table) == len(every)
+    stage = next(option for option in every.part("zero2").options if option["name"] == "stage")
+    assert stage["default"] == "2" and "strategy" in str(every) and "<td>zero2</td>" in every._repr_html_()
+    one = consist.plugins("zero2")
+    assert [part.name for part in one] == ["zero2"] and "allgather-bucket-size" in str(one[0])
+    with pytest.raises(KeyError, match="there is no plugin 'nosuch'; there are zero2"):
+        one.part("nosuch")
+    with pytest.raises(consist.ProgramError, match="there is no plugin 'nosuch'"):
+        consist.plugins("nosuch")
 
 
 def test_machines() -> None:

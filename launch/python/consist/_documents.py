@@ -195,11 +195,31 @@ class Shown(Document):
 
 
 class Explanation(Document):
-    """FLOPs, memory, communication and estimated time of a configuration's step."""
+    """FLOPs, memory and communication of a configuration's step: ``stages`` of a pipeline, or the one of all ranks.
+
+    ``step`` has the estimated time on the machine, if one was named.
+    """
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """A row per pipeline stage."""
+        return frame_of_rows(self._stages())
+
+    def collectives(self) -> "pd.DataFrame":
+        """Returns a row per stage, axis and collective: how many, and the bytes that a rank sends."""
+        return frame_of_rows([{"rank": stage["rank"], **row} for stage in self.data["stages"]
+                              for row in stage["collectives"]], ("rank", "axis", "op", "count", "bytes", "bytes_sent"))
+
+    def _stages(self) -> Rows:
+        return [{name: value for name, value in stage.items()
+                 if not isinstance(value, (dict, list)) and name not in ("peak_at", "parts")}
+                for stage in self.data["stages"]]
 
     def _rows(self) -> Iterator[Tuple[str, Rows]]:
-        for name, value in self.data.items():
-            if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
-                yield name, value
-            elif isinstance(value, dict):
-                yield name, [{key: item for key, item in value.items() if not isinstance(item, (dict, list))}]
+        step = self.data["step"]
+        if step and step.get("seconds"):
+            yield "parts of the step's time", [{"part": name, "seconds": seconds}
+                                               for name, seconds in flat_parts(step["seconds"]).items() if seconds]
+        yield "stages" if len(self.data["stages"]) > 1 else "program", self._stages()
+        yield "collectives", [{"rank": stage["rank"], **row} for stage in self.data["stages"]
+                              for row in stage["collectives"]]

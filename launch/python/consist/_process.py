@@ -144,10 +144,11 @@ def answer(arguments: Sequence[str], time_limit: Optional[float], good: Sequence
             _end(process)
             raise
     text, log = out.decode(errors="replace"), err.decode(errors="replace")
+    error = _error_in(text)
     # A status that may be good is a failure after all where nothing but a message was printed.
-    if process.returncode in good and (process.returncode == 0 or text.lstrip().startswith(("{", "["))):
+    if error is None and process.returncode in good and (not process.returncode or text.lstrip()[:1] in ("{", "[")):
         return text
-    raise failure(process.returncode, command, log, _message_in(log) or text.strip() or None)
+    raise failure(process.returncode, command, log, error or _told(log) or log.strip() or text.strip() or None)
 
 
 def document(arguments: Sequence[str], time_limit: Optional[float], good: Sequence[int] = (0,),
@@ -184,13 +185,29 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             pass
 
 
+def _error_in(text: str) -> Optional[str]:
+    """The message of the line by which a command of JSON says that it failed (docs/json.md)."""
+    if not text.startswith('{"event":"error"'):
+        return None
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError):
+        return None
+
+
 def _message_in(log: str) -> Optional[str]:
+    """The program's message, else the last line that it wrote."""
+    lines = log.splitlines()
+    return _told(log) or (lines[-1].strip() if lines else None)
+
+
+def _told(log: str) -> Optional[str]:
     """The program's message: the lines from the last one that begins with its name on."""
     lines = log.splitlines()
     for index in range(len(lines) - 1, -1, -1):
         if lines[index].startswith("consist: "):
             return "\n".join([lines[index][len("consist: "):], *lines[index + 1:]]).strip()
-    return lines[-1].strip() if lines else None
+    return None
 
 
 @atexit.register

@@ -8,6 +8,7 @@ from ._frames import frame_of_rows
 from ._process import Folder
 from ._run import Model
 from ._stream import Stream
+from .errors import ProgramError
 from .events import SearchResult
 
 if TYPE_CHECKING:
@@ -28,8 +29,14 @@ class Search(Stream[SearchResult]):
         return frame_of_rows(rows)
 
     def best(self, timeout: Optional[float] = None) -> Mapping[str, Any]:
-        """Waits for the end and returns the best row: its options, its command, its times."""
-        return self.result(timeout).rows[0]
+        """Waits for the end and returns the winner's row: its options, its command, its times.
+
+        Raises ProgramError if no configuration fits.
+        """
+        result = self.result(timeout)
+        if result.winner is None:
+            raise ProgramError("no configuration that was tried fits", self.status or 0, self.command, self.log)
+        return result.rows[result.winner]
 
     def __str__(self) -> str:
         rows = self._found()

@@ -27,6 +27,9 @@ class RunStarted(Event):
     configuration: Mapping[str, Any] = field(default_factory=dict)
     ranks: int = 1
     archive: Optional[str] = None
+    first_step: int = 0
+    steps: Optional[int] = None
+    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,20 @@ class Checkpoint(Event):
 
 @dataclass(frozen=True)
 class RunResult(Event):
-    """The last event of a run that ended in good order."""
+    """The last event of a run that ended in good order: ``status`` is finished or stopped. Rates are medians."""
 
+    status: str = "finished"
+    reason: str = ""
     steps: int = 0
     loss: Optional[float] = None
     ms: Optional[float] = None
     tokens_per_second: Optional[float] = None
     mfu: Optional[float] = None
+    share_of_bound: Optional[float] = None
+    evaluation_loss: Optional[float] = None
+    planned_bytes: Optional[int] = None
+    measured_peak_bytes: Optional[int] = None
+    total_seconds: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -95,16 +105,15 @@ class Failure(Event):
 
 @dataclass(frozen=True)
 class ComparisonStarted(Event):
-    """The first event of a comparison: its rows, with the options of each."""
+    """The first event of a comparison: its rows, with the options in which they differ, and the folder of the runs."""
 
     rows: Sequence[Mapping[str, Any]] = ()
-    repeats: Optional[int] = None
     output: Optional[str] = None
 
 
 @dataclass(frozen=True)
 class RunOfRow(Event):
-    """A run of a comparison's row has started, finished or failed (``state``)."""
+    """A run of a comparison's row; ``state`` is started, finished, failed, refused or interrupted."""
 
     row: int = 0
     repeat: int = 0
@@ -112,15 +121,17 @@ class RunOfRow(Event):
     archive: Optional[str] = None
     ms: Optional[float] = None
     tokens_per_second: Optional[float] = None
+    loss: Optional[float] = None
     message: Optional[str] = None
 
 
 @dataclass(frozen=True)
 class ComparisonResult(Event):
-    """The last event of a comparison: the rows of its table."""
+    """The last event of a comparison: the rows of its table, and by model the fastest one (None: it cannot be told)."""
 
     rows: Sequence[Mapping[str, Any]] = ()
-    winner: Any = None
+    winners: Any = None
+    archive: Optional[str] = None
 
 
 # Searches
@@ -130,29 +141,36 @@ class ComparisonResult(Event):
 class SearchStarted(Event):
     """The first event of a search."""
 
+    machine: Optional[str] = None
+    ranks: Optional[int] = None
+    global_batch: Optional[int] = None
+    sequence: Optional[int] = None
+
 
 @dataclass(frozen=True)
 class Progress(Event):
-    """How far a search is."""
+    """How far a search is, in words."""
 
-
-@dataclass(frozen=True)
-class Trial(Event):
-    """A configuration that was run."""
+    text: str = ""
 
 
 @dataclass(frozen=True)
 class SearchResult(Event):
-    """The last event of a search: the best configurations, each with its options and its command."""
+    """The last event of a search: the best configurations, and the index of the winner."""
 
     rows: Sequence[Mapping[str, Any]] = ()
+    winner: Optional[int] = None
+    estimated: Optional[int] = None
+    simulated: Optional[int] = None
+    seconds: Optional[float] = None
+    converged: Optional[bool] = None
 
 
 TRAIN: Dict[str, Type[Event]] = {"run": RunStarted, "step": Step, "evaluation": Evaluation, "sample": Sample,
                                  "checkpoint": Checkpoint, "result": RunResult, "error": Failure}
 COMPARE: Dict[str, Type[Event]] = {"comparison": ComparisonStarted, "run": RunOfRow, "result": ComparisonResult,
                                    "error": Failure}
-TUNE: Dict[str, Type[Event]] = {"search": SearchStarted, "progress": Progress, "trial": Trial, "result": SearchResult,
+TUNE: Dict[str, Type[Event]] = {"search": SearchStarted, "progress": Progress, "result": SearchResult,
                                 "error": Failure}
 
 
