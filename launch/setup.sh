@@ -68,7 +68,7 @@ dry_run() {
   choose "$1"
   case $state in
     ci) echo "# $system: CI sets up, builds and tests here, with these versions" ;;
-    tried) echo "# $system: set up and built by hand" ;;
+    tried) echo "# $system: packages installed and most of a build compiled by hand, nothing run" ;;
     *) echo "# $system: NOT TRIED. Names are as its package pages and its family have them" ;;
   esac
   [ "$first" = - ] || echo "# first: $first"
