@@ -65,7 +65,9 @@ int advise_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const launch::Prediction base = launch::predict(plan, usable_cores());
   if (!base.fits()) {
-    std::fputs(printable(launch::refusal_of(plan, host, base)).c_str(), stdout);
+    const std::string refusal = launch::refusal_of(plan, host, base);
+    std::fputs(printable(refusal).c_str(), stdout);
+    launch::print_error_event(refusal, exit_failed);
     return exit_failed;
   }
 

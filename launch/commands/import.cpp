@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "launch/cli/json_output.h"
 #include "launch/commands/commands.h"
 #include "launch/import/python_reader.h"
 
@@ -20,6 +21,7 @@ constexpr RunOption own_options[] = {
 
 int import(const CommandLine& line) {
   if (line.operands.size() != 1) throw UsageError("name one file of another trainer (see consist import --help)");
+  launch::give_back_standard_output();  // --json is for the readers
   become_import(line.arguments);
 }
 

@@ -182,7 +182,7 @@ class Tester:
     def run(self, words):
         try:
             result = subprocess.run([self.consist] + words, cwd=self.folder, capture_output=True, text=True, timeout=SECONDS,
-                                    stdin=subprocess.DEVNULL)
+                                    stdin=subprocess.DEVNULL, env=dict(os.environ, HF_HUB_CACHE=os.path.join(self.folder, "hub")))
             return result.returncode, result.stdout + result.stderr
         except subprocess.TimeoutExpired:
             return 124, f"it takes more than {SECONDS} s"
@@ -192,6 +192,9 @@ class Tester:
         os.symlink(os.path.join(self.root, "docs"), os.path.join(self.folder, "docs"))
         os.makedirs(os.path.join(self.folder, "path/to"))
         os.symlink(os.path.join(self.folder, "exported"), os.path.join(self.folder, "path/to/hugging-face-folder"))
+        model = os.path.join(self.folder, "hub/models--Qwen--Qwen3-0.6B/snapshots")  # as if it had been downloaded
+        os.makedirs(model)
+        os.symlink(os.path.join(self.folder, "exported"), os.path.join(model, "main"))
         shutil.copy(os.path.join(self.root, "core/cost/machines/h200.json"), os.path.join(self.folder, "here.json"))
         for names, text in ((("train_config.toml", "llama3_8b.toml"), TORCHTITAN), (("train_llama3_8b.sh",), MEGATRON), (("fsdp.yaml",), ACCELERATE),
                             (("corpus.txt", "held-out.txt"), "The moon is a train. " * 2000),

@@ -11,7 +11,7 @@ from typing import Dict
 import pytest
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-          "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 64, "max_position_embeddings": 128, "rms_norm_eps": 1e-5,
+          "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 64, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5,
           "rope_theta": 10000.0, "tie_word_embeddings": False}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 STAND_IN = """
