@@ -1,7 +1,7 @@
 """Comparisons from Python."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
 from . import _options, _tables, events
 from ._frames import frame_of_rows
@@ -23,8 +23,11 @@ class Comparison(Stream[ComparisonResult]):
     _result_kind = ComparisonResult
 
     def table(self, timeout: Optional[float] = None) -> "pd.DataFrame":
-        """Waits for the end and returns the table, a row per configuration. Raises what result() raises."""
-        return frame_of_rows(self.result(timeout).rows).set_index("label")
+        """Waits for the end and returns the table, a row per configuration. Raises what result() raises.
+
+        The options in which rows differ are its first columns.
+        """
+        return frame_of_rows(_flat(self.result(timeout))).set_index("label")
 
     def archives(self, timeout: Optional[float] = None) -> "Archives":
         """Waits for the end and returns the archives of the runs."""
@@ -46,11 +49,20 @@ class Comparison(Stream[ComparisonResult]):
 
     def __str__(self) -> str:
         last = self.seen[-1] if self.seen else None
-        return _tables.rows_as_text(last.rows) if isinstance(last, ComparisonResult) else super().__str__()
+        return _tables.rows_as_text(_flat(last)) if isinstance(last, ComparisonResult) else super().__str__()
 
     def _repr_html_(self) -> str:
         last = self.seen[-1] if self.seen else None
-        return _tables.rows_as_html(last.rows) if isinstance(last, ComparisonResult) else super()._repr_html_()
+        return _tables.rows_as_html(_flat(last)) if isinstance(last, ComparisonResult) else super()._repr_html_()
+
+
+def _flat(result: ComparisonResult) -> List[Dict[str, Any]]:
+    """The rows with a column for each option."""
+    flat = []
+    for row in result.rows:
+        figures = {name: value for name, value in row.items() if name not in ("label", "options")}
+        flat.append({"label": row["label"], **row["options"], **figures})
+    return flat
 
 
 def compare(model: Any = None, strategy: Any = None, *, options: Optional[Mapping[str, Any]] = None,

@@ -14,7 +14,7 @@ def cell(name: str, value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float) or (isinstance(value, int) and name.endswith("bytes")):
+    if isinstance(value, float) or (isinstance(value, int) and "bytes" in name):
         return _number(name, float(value))
     if isinstance(value, (list, tuple)):
         return ", ".join(cell("", item) for item in value)
@@ -24,7 +24,7 @@ def cell(name: str, value: Any) -> str:
 def _number(name: str, value: float) -> str:
     if name in ("time", "written"):
         return datetime.datetime.fromtimestamp(value, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-    if name.endswith("bytes"):
+    if "bytes" in name:
         unit = 0
         while abs(value) >= 1024 and unit + 1 < len(_BINARY):
             value, unit = value / 1024, unit + 1
