@@ -69,7 +69,7 @@ dry_run() {
   case $state in
     ci) echo "# $system: CI sets up, builds and tests here, with these versions" ;;
     tried) echo "# $system: packages installed and most of a build compiled by hand, nothing run" ;;
-    *) echo "# $system: NOT TRIED. Names are as its package pages and its family have them" ;;
+    *) echo "# $system: NOT TRIED. Names are as its family has them, a few as its package pages do" ;;
   esac
   [ "$first" = - ] || echo "# first: $first"
   local name version

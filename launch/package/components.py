@@ -32,6 +32,8 @@ COMPONENTS = (
     Component("utf8proc", "libutf8proc-dev", "MIT", "in bin/consist and plugins"),
     Component("chart.js", "libjs-chart.js", "MIT", "in bin/consist, for reports"),
     Component("onednn", "libdnnl2", "Apache-2.0", "beside"),
+    Component("opencl-icd-loader", "ocl-icd-libopencl1", "BSD-2-Clause", "beside, for onednn"),
+    Component("yaml-cpp", "libyaml-cpp-dev", "MIT", "beside"),
     Component("libgomp", "libgomp1", "GPL-3.0-or-later WITH GCC-exception-3.1", "beside"),
 )
 
