@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT
 
 import consist
-from consist import events
+from consist import _stream, events
 from consist.observers import Observer
 
 Program = Callable[[str], None]
@@ -187,6 +187,23 @@ def test_failures(fake: Program) -> None:
     fake("pass")
     with pytest.raises(consist.ProgramError, match="ended without a result: is it older than this package"):
         consist.run("m").result(60)
+
+
+def test_a_program_that_fails_before_the_run_is_returned(fake: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended(_stream.Process):
+        """A process that has ended when it is made."""
+
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.wait(60)
+
+    monkeypatch.setattr(_stream, "Process", Ended)
+    fake("""
+        print("consist: no", file=sys.stderr)
+        sys.exit(1)""")
+    with pytest.raises(consist.ProgramError, match="no") as caught:
+        consist.run("m").result(60)
+    assert caught.value.status == 1 and caught.value.command[1:] == ("train", "--json", "--model", "m")
 
 
 def test_a_file_that_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

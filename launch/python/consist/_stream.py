@@ -145,13 +145,14 @@ class Stream(Generic[Result]):
                               RuntimeWarning, stacklevel=2)
 
     def _end(self, process: Process) -> None:
+        # The process may end before self._process is known.
         last = self._events[-1] if self._events else None
         status = 0 if process.status is None else process.status
         if isinstance(last, Failure):
-            self._error = failure(last.status or status, self.command, process.log, last.message)
+            self._error = failure(last.status or status, process.command, process.log, last.message)
         elif not isinstance(last, self._result_kind):
-            self._error = failure(status, self.command, process.log) if status else ProgramError(
-                f"{self.command[0]} ended without a result: is it older than this package?", status, self.command,
+            self._error = failure(status, process.command, process.log) if status else ProgramError(
+                f"{process.command[0]} ended without a result: is it older than this package?", status, process.command,
                 process.log)
             # What listens for the end is told that there was one.
             self._tell(Failure(data={"event": "error"}, message=self._error.message, status=status))
