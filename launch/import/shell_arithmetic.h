@@ -32,7 +32,8 @@ class Arithmetic {
     skip();
     return at_ < text_.size() ? text_[at_] : '\0';
   }
-  std::int64_t checked(bool overflow, std::int64_t result) {
+  /// `result` is read after the call that wrote it has said whether it overflowed.
+  std::int64_t checked(bool overflow, const std::int64_t& result) {
     failed_ = failed_ || overflow;
     return result;
   }

@@ -37,7 +37,7 @@ void Script::read(Command command, const std::function<void(const Words&)>& run)
   if (!command.array.empty()) {
     if (in_condition_ || !follows()) return;
     Words words = expand_all(command.words);
-    if (command.appends && is_array_[command.array])
+    if (command.appends && is_array_.contains(command.array) && is_array_.at(command.array))
       words.insert(words.begin(), variables_[command.array].begin(), variables_[command.array].end());
     return set(command.array, std::move(words), true);
   }

@@ -38,7 +38,7 @@ toolkit=$(sed -nE 's/^set\(CMAKE_CUDA_COMPILER_VERSION "([0-9]+\.[0-9]+).*/\1/p'
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
-elf_files() { find "$1" -type f -exec sh -c 'head -c 4 "$1" | grep -q ELF' _ {} \; -print | sort; }
+elf_files() { find "$1" -type f -exec sh -c 'head -c 4 "$1" | grep ELF > /dev/null' _ {} \; -print | sort; }
 
 # move PACKAGE PATH...: from the installed tree to a package's.
 move() {
@@ -75,7 +75,9 @@ split() {
   local file path
   # The transports carry CUDA's copies inside, or load NCCL at run time: they work without.
   for file in $(elf_files usr); do
-    if objdump -p "$file" | grep -qE 'NEEDED +lib(cu|nv|nccl)'; then move consist-cuda "$file"; fi
+    if objdump -p "$file" | grep -E 'NEEDED +lib(cu|nv|nccl)' > /dev/null; then  # all of it: an early end fails the pipe
+      move consist-cuda "$file"
+    fi
   done
   for path in usr/include usr/lib/cmake usr/share/consist/examples usr/share/consist/conformance usr/libexec/consist; do
     [ ! -e "$path" ] || move libconsist-dev "$path"

@@ -304,6 +304,7 @@ TEST_F(Megatron, HostileScriptsAreRefusedAtOnce) {
   EXPECT_EQ(sizes(config_of("#!/bin/bash\nL=$((" + std::string(1000, '(') + "2" + std::string(1000, ')') + "))\n" + end)).layers,
             4)
       << "an unknown number";
+  EXPECT_EQ(of("--seed $((40 + 3 - 1))").seed, 42);
   EXPECT_EQ(of("--seed $((9223372036854775807*2))").seed, 1234) << "a number that overflows is not known";
   EXPECT_FALSE(std::filesystem::exists(folder_ / "made"));
   of("--save $(touch " + (folder_ / "made") + ") `touch " + (folder_ / "made") + "`");
