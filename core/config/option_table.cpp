@@ -146,7 +146,7 @@ constexpr RunOption table[] = {
     row<&C::model>({"model", text, "", "preset, Hugging Face folder (its weights are loaded) or hf://ORG/NAME"}, "NAME|FOLDER",
                    configuration, program),
     source({"config", text, "", "options from a file (TOML, JSON; docs/configuration.md), or those of an archive's run"}, "FILE"),
-    source({"json", flag, "false", "events and results as JSON on standard output (docs/json.md)"}, "", display),
+    source({"json", flag, "false", "events, results as JSON (docs/json.md)"}, "", display),
     source({"print-config", flag, "false", "write the configuration as such a file instead of running it"}, "", display),
     row_of<set_strategies, get_strategies>({"strategy", text, "ddp", "one, several combined: a=2+b, or on two mesh axes: a=2x4"},
                                            "S", configuration, program),
