@@ -143,10 +143,9 @@ Json get_clip(const C& config) {
 
 // Sizes are bounded where their products would leave 64 bits long before any machine could hold them.
 constexpr RunOption table[] = {
-    row<&C::model>({"model", text, "", "preset, Hugging Face folder (its weights are loaded) or hf://ORG/NAME"}, "NAME|FOLDER",
+    row<&C::model>({"model", text, "", "preset, Hugging Face folder (weights are loaded), hf://ORG/NAME"}, "NAME|FOLDER",
                    configuration, program),
     source({"config", text, "", "options from a file (TOML, JSON; docs/configuration.md), or those of an archive's run"}, "FILE"),
-    source({"json", flag, "false", "events, results as JSON (docs/json.md)"}, "", display),
     source({"print-config", flag, "false", "write the configuration as such a file instead of running it"}, "", display),
     row_of<set_strategies, get_strategies>({"strategy", text, "ddp", "one, several combined: a=2+b, or on two mesh axes: a=2x4"},
                                            "S", configuration, program),
@@ -158,8 +157,9 @@ constexpr RunOption table[] = {
                      Sweep::pluses),
     row<&C::dataset>({"dataset", text, "text", "text, jsonl, ..., or a=0.7+b=0.3"}, "D", configuration, data),
     row<&C::ranks>({"ranks", integer, "1", "processes to start on this machine", "1..65536"}, "N", configuration, program),
-    source({"plugin", text, "", "file or folder to look for plugins in, too; repeatable", "", "", "", OptionRole::code}, "PATH",
-           place, Sweep::none, true),
+    source({"json", flag, "false", "events, results as JSON (docs/json.md)"}, "", display),
+    source({"plugin", text, "", "look for plugins here, too; repeatable", "", "", "", OptionRole::code}, "PATH", place,
+           Sweep::none, true),
     source(
         {"from", text, "", "what a file of another trainer states, key by key: torchtitan, Megatron-LM, Accelerate, DeepSpeed"},
         "FILE", place, Sweep::commas),
