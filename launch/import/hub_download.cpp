@@ -1,24 +1,16 @@
 #include "launch/import/hub_download.h"
 
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <thread>
-#include <vector>
+#include <string_view>
 
 #include "consist/error.h"
 #include "core/weights/hub_cache.h"
 #include "core/weights/model_weights.h"
+#include "launch/import/python_process.h"
 
 namespace consist::launch {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int no_package = 3;  // exit status of the script without huggingface_hub
 constexpr const char* script =
@@ -34,38 +26,9 @@ constexpr const char* script =
     "except Exception as error:\n"
     "    sys.exit(f'{type(error).__name__}: {error}')\n";
 
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 bool is_offline() {
-  const std::string value = environment("HF_HUB_OFFLINE");
-  return !value.empty() && value != "0";
-}
-
-/// Runs the script, with standard error as its standard output. Returns its exit status; no_package where it cannot be started.
-int status_of(std::vector<std::string> words, std::chrono::seconds longest) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, pointers[0], &actions, nullptr, pointers.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return no_package;
-  for (const Clock::time_point end = Clock::now() + longest;; std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
-    int status = 0;
-    const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    if (ended < 0 && errno != EINTR) return 128;
-    if (Clock::now() < end) continue;
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-    throw SystemError("the download of " + words[3] + " took longer than " + std::to_string(longest.count()) + " s");
-  }
+  const char* const value = std::getenv("HF_HUB_OFFLINE");
+  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
 }
 
 }  // namespace
@@ -75,11 +38,10 @@ void bring_hub_model(const std::string& model, bool with_weights) {
   const HubModel named = hub_model(model);
   const std::string folder = cached_folder(named);
   if (!folder.empty() && (!with_weights || ModelWeights::present(folder))) return;
-  const std::string given = environment("CONSIST_PYTHON");
   const int status =
-      status_of({given.empty() ? "python3" : given, "-c", script, named.name, named.revision, with_weights ? "weights" : "config"},
-                with_weights ? std::chrono::hours(24) : std::chrono::minutes(10));
-  if (status != 0 && status != no_package)
+      run_python({"-c", script, named.name, named.revision, with_weights ? "weights" : "config"}, {.output = STDERR_FILENO},
+                 with_weights ? std::chrono::hours(24) : std::chrono::minutes(10), "the download of " + named.name);
+  if (status > 0 && status != no_package)
     throw UsageError("--model " + model + " could not be downloaded (the reason stands above); " + how_to_download(named));
 }
 

@@ -1,30 +1,25 @@
 #include "launch/import/python_reader.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "consist/error.h"
 #include "consist/json_input.h"
 #include "core/base/system_error.h"
 #include "core/plugin/host.h"
+#include "launch/import/python_process.h"
 
 namespace consist {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 constexpr std::chrono::seconds longest_wait{60};
@@ -51,11 +46,6 @@ std::string package_folder() {
   }
   throw SystemError("files of other trainers are read by the Python package consist, which is not there: there is no " +
                     (places[0] / "consist" / "readers").string() + "; install Consist whole");
-}
-
-std::string interpreter() {
-  const char* const given = std::getenv("CONSIST_PYTHON");
-  return given != nullptr && *given != '\0' ? given : "python3";
 }
 
 /// A file in memory.
@@ -90,28 +80,6 @@ class Memory {
   const int fd_;
 };
 
-/// The child's status as waitpid() has it; ends a child that takes too long.
-int status_of(pid_t child, const std::string& path) {
-  for (const Clock::time_point end = Clock::now() + longest_wait;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
-    int status = 0;
-    const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child) return status;
-    if (ended < 0 && errno != EINTR) throw SystemError("lost the reader of " + path + ": " + system_error_text(errno));
-    if (Clock::now() < end) continue;
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-    throw SystemError("--from " + path + ": its reader, " + interpreter() + ", took longer than " +
-                      std::to_string(longest_wait.count()) + " s");
-  }
-}
-
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 std::string cannot_start(const std::string& python, int error) {
   return "files of other trainers are read by Python, and " + python + " cannot be started (" + system_error_text(error) + ")" +
          how_to_install;
@@ -119,20 +87,11 @@ std::string cannot_start(const std::string& python, int error) {
 
 /// Starts the readers and returns their standard output. Throws what they say on standard error.
 std::string answer_of(const std::string& request, const std::string& path) {
-  const std::string python = interpreter();
-  std::vector<std::string> words{python, "-c", start_of_package, package_folder(), "--request"};
+  const std::string python = python_interpreter();
   const Memory input(request), output, errors;
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, input.fd(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, output.fd(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, errors.fd(), STDERR_FILENO);
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, python.c_str(), &actions, nullptr, pointers(words).data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw UsageError(cannot_start(python, error));
-  const int status = status_of(child, path);
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const int code = run_python({"-c", start_of_package, package_folder(), "--request"}, {input.fd(), output.fd(), errors.fd()},
+                              longest_wait, "--from " + path + ": reading it");
+  if (code < 0) throw UsageError(cannot_start(python, -code));
   if (code == 0) return output.text();
   const std::string said = errors.text();
   if (code == 2) throw UsageError(said);
@@ -161,15 +120,16 @@ ReaderReply ask_readers(const ReaderRequest& request) {
     for (const auto& [option, value] : reply.at("options").items()) read.options.emplace_back(option, value.get<std::string>());
     return read;
   } catch (const Json::exception& error) {
-    throw SystemError("--from " + request.path + ": its reader, " + interpreter() + ", answers what is no reply: " + error.what());
+    throw SystemError("--from " + request.path + ": its reader, " + python_interpreter() +
+                      ", answers what is no reply: " + error.what());
   }
 }
 
 void become_import(const std::vector<std::string>& words) {
-  std::vector<std::string> all{interpreter(), "-c", start_of_package, package_folder()};
+  std::vector<std::string> all{python_interpreter(), "-c", start_of_package, package_folder()};
   all.insert(all.end(), words.begin(), words.end());
-  execvp(all[0].c_str(), pointers(all).data());
-  throw UsageError(cannot_start(interpreter(), errno));
+  execvp(all[0].c_str(), pointers_to(all).data());
+  throw UsageError(cannot_start(python_interpreter(), errno));
 }
 
 }  // namespace consist
