@@ -217,7 +217,7 @@ void print_json(const Explained& e, const std::optional<Simulation>& estimated) 
                 {"parameters", e.stages.front().summary.parameters},
                 {"step", nullptr},
                 {"stages", Json::array()}};
-  if (estimated) {
+  if (e.with_machine) {
     const StepTime time = time_on_machine(e, *estimated);
     const std::int64_t capacity = static_cast<std::int64_t>(e.plan.target().machine->device.memory_bytes.value);
     document["step"] = {{"ms", time.seconds * 1e3},
@@ -260,11 +260,12 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   const Explained explained{plan, stages, chosen_of(stages, rank, one_rank, summary), summary, with_machine, with_device};
   if (stages[explained.chosen].summary.gathers_nothing_quantized) std::fprintf(stderr, "%s\n", no_quantized_gathers);
   const Output trace{"--trace", plan.config().trace, plan.config().overwrite};
+  const bool json = parsed.flag("json");
   std::optional<Simulation> estimated;
-  if ((summary && with_machine) || stages.size() > 1 || !trace.path.empty()) estimated = simulate(stages);
+  if (((summary || json) && with_machine) || stages.size() > 1 || !trace.path.empty()) estimated = simulate(stages);
   if (!trace.path.empty()) write_trace_file(trace, launch::simulated_events(programs_of(stages), *estimated));
-  if (parsed.flag("json")) {
-    print_json(explained, with_machine ? simulate(stages) : std::optional<Simulation>());
+  if (json) {
+    print_json(explained, estimated);
   } else {
     print_text(explained, estimated);
   }

@@ -48,9 +48,13 @@ void require_plugin(const std::string& name, const PluginHost& host) {
   throw UsageError(message + "." + did_you_mean(name, known) + " " + host.looked_in());
 }
 
-Json json_of(const OptionSpec& option) {
+const char* kind_of(const OptionSpec& option) {
   constexpr const char* kinds[] = {"flag", "integer", "real", "bytes", "text", "choice"};
-  return {{"name", option.name},        {"kind", kinds[static_cast<std::size_t>(option.kind)]},
+  return kinds[static_cast<std::size_t>(option.kind)];
+}
+
+Json json_of(const OptionSpec& option) {
+  return {{"name", option.name},        {"kind", kind_of(option)},
           {"default", option.fallback}, {"default_beside_stages", default_of(option, {.stages = 2})},
           {"legal", option.choices},    {"tunable", option.tunable},
           {"help", option.help}};
@@ -124,8 +128,7 @@ void print_options(PluginHost& host, const std::string& name) {
     for (const OptionSpec& option : options) {
       std::string kind = option.choices;
       if (kind.empty()) {
-        constexpr const char* kinds[] = {"flag", "integer", "real", "bytes", "text", "choice"};
-        kind = kinds[static_cast<std::size_t>(option.kind)];
+        kind = kind_of(option);
       }
       std::printf("  --%s.%s  (%s, default %s)\n      %s\n", file.name.c_str(), option.name, kind.c_str(),
                   default_text(option).c_str(), printable(option.help).c_str());
