@@ -4,17 +4,8 @@
 # Ends with 0 and a line with the seconds that installing and comparing took; 77 where no root file system can be made here.
 set -euo pipefail
 wheel=$1 suite=$2 root=$3
-source "$(dirname "${BASH_SOURCE[0]}")/../../launch/package/common.sh"
-if [ "$(id -u)" != 0 ] || ! command -v debootstrap > /dev/null; then
-  echo "skipped: root and debootstrap are needed to make a root file system of $suite"
-  exit 77
-fi
-if [ ! -f "$root/made" ] && ! make_root "$suite" "$root"; then  # a mirror that does not answer is no failure of the wheel
-  echo "skipped: debootstrap made no root file system of $suite:"
-  tail -3 "$root.log"
-  exit 77
-fi
-chroot "$root" id -u user > /dev/null 2>&1 || chroot "$root" useradd --create-home user
+source "$(dirname "${BASH_SOURCE[0]}")/new_system.sh"
+new_system "$suite" "$root"
 rm -rf "$root/home/user/"*
 cp "$wheel" "$root/home/user/"
 cat > "$root/home/user/try.sh" <<'END'
