@@ -20,6 +20,11 @@ python_tools() {
   cp "$2" "$1/installed.txt"
 }
 
+project_version() { sed -nE 's/^project\(Consist VERSION ([0-9.]+).*/\1/p' CMakeLists.txt; }
+
+# toolkit_version BUILD: the version of the CUDA toolkit of a build folder; nothing for one without.
+toolkit_version() { sed -nE 's/^set\(CMAKE_CUDA_COMPILER_VERSION "([0-9.]+)"\).*/\1/p' "$1"/CMakeFiles/*/CMakeCUDACompiler.cmake 2> /dev/null || true; }
+
 # Seconds of the last commit; outside of a checkout those of the newest file of this tree.
 commit_time() {
   git log -1 --format=%ct 2> /dev/null || find . -path ./build -prune -o -type f -printf '%T@\n' | sort -n | tail -1 | cut -d. -f1

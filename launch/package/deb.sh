@@ -31,10 +31,10 @@ fi
 $built || cmake --build "$build" >&2
 
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(commit_time)}
-version=$(sed -nE 's/^project\(Consist VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+version=$(project_version)
 architecture=$(dpkg --print-architecture)
 maintainer=${MAINTAINER:-Consist maintainers <maintainers@consist.invalid>}
-toolkit=$(sed -nE 's/^set\(CMAKE_CUDA_COMPILER_VERSION "([0-9]+\.[0-9]+).*/\1/p' "$build"/CMakeFiles/*/CMakeCUDACompiler.cmake 2> /dev/null || true)
+toolkit=$(toolkit_version "$build" | cut -d. -f1,2)
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 

@@ -74,8 +74,8 @@ for file in "$native"/lib/consist/plugins/*.so; do
 done
 [ ! -f "$native/lib/libconsist_nccl.so" ] || patchelf --set-rpath '$ORIGIN:$ORIGIN/../../../nvidia/nccl/lib' "$native/lib/libconsist_nccl.so"
 
-version=$(sed -nE 's/^project\(Consist VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
-toolkit=$(sed -nE 's/^set\(CMAKE_CUDA_COMPILER_VERSION "([0-9.]+)"\).*/\1/p' "$build"/CMakeFiles/*/CMakeCUDACompiler.cmake 2> /dev/null || true)
+version=$(project_version)
+toolkit=$(toolkit_version "$build")
 [ -z "$toolkit" ] || version+="+cu$(cut -d. -f1,2 <<< "$toolkit" | tr -d .)"
 python3 $here/make_wheel.py --tree "$stage/tree" --version "$version" --cuda "$toolkit" --output "$stage" > /dev/null
 mkdir -p "$output"
