@@ -1,32 +1,17 @@
 #include "launch/cli/file_options.h"
 
-#include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "consist/error.h"
 #include "core/config/option_table.h"
-#include "core/config/option_value.h"
 #include "core/plan/parts.h"
 #include "launch/import/deepspeed_config.h"
 #include "launch/import/python_reader.h"
-#include "launch/import/trainer_file.h"
 
 namespace consist {
 namespace {
-
-/// True if a strategy has that option ("cp.attention"), which may have that value.
-bool has_choice(const std::string& option, const std::string& value, PluginHost& host) {
-  const std::size_t dot = option.find('.');
-  for (const OptionSpec& spec : host.option_table("strategy", option.substr(0, dot))) {
-    if (option.substr(dot + 1) != spec.name || spec.kind != OptionKind::choice) continue;
-    const std::vector<std::string> legal = choices_of(spec);
-    return std::find(legal.begin(), legal.end(), value) != legal.end();
-  }
-  return false;
-}
 
 /// True if the command line, or the file of --config, gives the option a value of its own.
 bool is_given(const ParsedRun& parsed, const std::string& option) {
@@ -102,16 +87,6 @@ std::set<std::string> read_trainer_file(const ParsedRun& parsed, PluginHost& hos
     return apply_deepspeed_config(deepspeed, context, config);
   }
   const PluginOptions given_to_plugins = config.plugin_options;
-  const readers::ReaderContext of_megatron{
-      .given = [&](const std::string& option) { return is_given(parsed, option); },
-      .sizes = [&] { return model_sizes(config, host); },
-      .has_choice = [&](const std::string& option, const std::string& value) { return has_choice(option, value, host); },
-      .replacements = parsed.texts("from-set"),
-      .each_key = each_key};
-  if (std::optional<std::set<std::string>> of_arguments = apply_megatron_file(path, of_megatron, config)) {
-    drop_stray_options("--from", given_to_plugins, host, config);
-    return *of_arguments;
-  }
   const ReaderReply reply = ask_readers(request_of(parsed, path, each_key, host, config));
   std::set<std::string> stated = reply.stated;
   const std::string named = set_options(reply, path, config);

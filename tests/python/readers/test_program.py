@@ -9,13 +9,15 @@ from typing import Dict, List
 
 import pytest
 from readers.test_accelerate import DEEPSPEED
+from readers.test_megatron import WHOLE as MEGATRON
 from readers.test_torchtitan import WHOLE, toml
 from readers.test_torchtitan_dump import dump
 from readers.test_trainer import ARGUMENTS, AXOLOTL
 
 Result = "subprocess.CompletedProcess[str]"
 FILES: Dict[str, str] = {"titan": WHOLE, "titan2": toml("pipeline_parallel_degree = 2", "[activation_checkpoint]\nmode = 'full'\n"),
-                         "dump": json.dumps(dump()), "arguments": json.dumps({**ARGUMENTS, "model_name_or_path": "Qwen/Qwen3-8B"}), "axolotl": AXOLOTL}
+                         "dump": json.dumps(dump()), "arguments": json.dumps({**ARGUMENTS, "model_name_or_path": "Qwen/Qwen3-8B"}), "axolotl": AXOLOTL,
+                         "script": MEGATRON}
 
 
 def run(program: str, folder: Path, *words: str, **environment: str) -> Result:

@@ -4,7 +4,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
-from . import accelerate, axolotl, deepspeed, torchtitan, torchtitan_dump, training_arguments
+from . import (accelerate, axolotl, deepspeed, megatron, megatron_script, torchtitan, torchtitan_dump,
+               training_arguments)
 from .messages import DataError, UsageError, in_quotes
 from .rules import replace_values
 from .syntax import parse, read_text, syntax_of
@@ -25,12 +26,14 @@ class Format:
     recognises: Callable[[Tree], bool]
     read: Callable[[Tree, Target], None]
     prepare: Optional[Callable[[Tree, Target], Tree]] = None  # makes of the file's tree the one that is read
-    script: Optional[Callable[[str, Target], Tree]] = None  # makes a tree of a shell script or a file of arguments
 
 
+_MEGATRON = Format("megatron", "Megatron-LM", "num-layers=4", megatron_script.is_config, megatron.read,
+                   megatron_script.arguments_of_tree)
 # The first that recognises a tree reads it.
 FORMATS: List[Format] = [
     Format("accelerate", "Accelerate", "fsdp_config.fsdp_offload_params=true", accelerate.is_config, accelerate.read),
+    _MEGATRON,
     Format("torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2", torchtitan_dump.is_config,
            torchtitan_dump.read),
     Format("torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2", torchtitan.is_config, torchtitan.read),
@@ -56,11 +59,7 @@ def read_file(path: str, context: Context) -> Target:
     if not syntax:
         raise UsageError(f"{name} is of no format that is read here; it may be {WHAT_IS_READ}")
     if syntax == "script":
-        for form in FORMATS:
-            if form.script:
-                script = form.script
-                return _read(form, path, context, lambda target: script(text, target))
-        raise UsageError(f"{name} is a script, which is not read here; it may be {WHAT_IS_READ}")
+        return _read(_MEGATRON, path, context, lambda target: megatron_script.arguments_of_script(text, target))
     tree = parse(text, syntax, name)
     if not isinstance(tree, dict):
         raise DataError(f"{name} holds no table of keys")

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import sys
-from typing import Any, Dict, List, NoReturn, Optional, Tuple
+from typing import Any, Dict, List, NoReturn, Optional, Tuple, Union
 
 from .messages import DataError, UsageError, in_quotes, printable
 
@@ -205,19 +205,24 @@ _REAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WORDS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 
 
+def number_in(text: str) -> Union[int, float, None]:
+    """The number that the text is: 12, 1_000, 1e-5; of 64 bits if it is whole. None for any other text."""
+    digits = text.replace("_", "")
+    digits = digits[1:] if digits.startswith("+") else digits
+    if _WHOLE.fullmatch(digits) and len(digits) < 20 and -2 ** 63 <= int(digits) < 2 ** 63:
+        return int(digits)
+    real = float(digits) if _REAL.fullmatch(digits) else math.nan
+    return real if math.isfinite(real) else None
+
+
 def plain_scalar(text: str) -> Any:
     """The value of an unquoted word of YAML: 1e-5 is a number, yes and no are truth values, dates are texts."""
     if text in ("", "~", "null", "Null", "NULL"):
         return None
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    digits = text.replace("_", "")
-    digits = digits[1:] if digits.startswith("+") else digits
-    if _WHOLE.fullmatch(digits) and len(digits) < 20 and -2 ** 63 <= int(digits) < 2 ** 63:
-        return int(digits)
-    if _REAL.fullmatch(digits) and math.isfinite(float(digits)):
-        return float(digits)
-    return text
+    number = number_in(text)
+    return text if number is None else number
 
 
 class _Builder:

@@ -54,6 +54,11 @@ class Context:
 Strategy = Tuple[str, int]  # "tp-sp" of 2 ranks; 0: those that are left
 
 
+def first_layers(count: int) -> str:
+    """The first layers as options name them: "0-3"."""
+    return f"0-{count - 1}" if count > 1 else "0"
+
+
 def strategies_text(strategies: Sequence[Strategy]) -> str:
     """The value of --strategy: "tp-sp=2+zero3-offload"."""
     return "+".join(f"{name}={size}" if size else name for name, size in strategies)

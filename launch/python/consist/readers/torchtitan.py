@@ -7,7 +7,7 @@ from .messages import as_text, in_quotes, shown
 from .models import PRESETS
 from .rules import KeyReader, Rules, drop_nulls, find_value
 from .stored import StoredValues
-from .target import GOES_BEFORE, MOST_STEPS, Target
+from .target import GOES_BEFORE, MOST_STEPS, Target, first_layers
 from .torchtitan_keys import RULES
 from .torchtitan_models import FLAVORS, OLD_FLAVORS, known_flavors
 from .torchtitan_parallelism import Parallelism
@@ -138,7 +138,7 @@ class Reader(KeyReader):
                                "again here, which would be those of the first stages; \"op\", or "
                                "activation_checkpoint.mode full or none, is done")
         more = f", as many as every {option}th is, with the same work and memory"
-        return ("full", f"0-{count - 1}" if count > 1 else "0", more) if count else ("none", "", more)
+        return ("full", first_layers(count), more) if count else ("none", "", more)
 
     def _list_of(self, name: str) -> List[Any]:
         """A list, or a text with commas, as torchtitan's command line and its older files have it."""
