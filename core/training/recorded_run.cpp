@@ -1,5 +1,6 @@
 #include "core/training/recorded_run.h"
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -344,6 +345,7 @@ void RecordedRun::finish(TrainerResult result) {
   if (!config().trace.empty()) write_trace(job_, trace_output(config()), events_->last_step());
   job_.leave(job_.timeout());
   events_->result.total_seconds = seconds_since_start();
+  events_->result.ended = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   end_archive(result);
   print(result);
 }

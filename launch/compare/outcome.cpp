@@ -40,6 +40,7 @@ void read_result(const std::string& text, RunOutcome& outcome) {
   outcome.bound_flops = number(result, "bound_flops_per_second", unknown);
   outcome.bound_problem = result.value("bound_problem", std::string());
   outcome.total_seconds += number(result, "start_seconds", 0);
+  outcome.ended = number(result, "ended", unknown);
   if (const auto use = result.find("processors"); use != result.end() && use->is_object()) {
     outcome.processors = ProcessorUse{.own = number(*use, "own", 0),
                                       .others = number(*use, "others", 0),

@@ -25,6 +25,7 @@ struct RunOutcome {
   double tokens_per_second = 0;  ///< of all ranks, median of the steps
   double step_seconds = 0;
   double total_seconds = 0;  ///< from the start of the process to the last step
+  double ended = unknown;    ///< seconds since 1970
   double share_of_bound = unknown;
   double bound_flops = unknown;
   std::string bound_problem;

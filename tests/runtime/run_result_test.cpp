@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -158,6 +159,8 @@ TEST_F(ArchiveOfARun, SaysWhereItsTimeWent) {
   }
   EXPECT_GE(result.at("total_seconds").get<double>() * 1.01 + 0.02, named) << "the clock of processes ticks in 10 ms";
   EXPECT_LT(result.at("total_seconds").get<double>(), 60);
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  EXPECT_NEAR(result.at("ended").get<double>(), now, 600);
 }
 
 TEST_F(ArchiveOfARun, HasItsEvaluationsAsColumns) {
