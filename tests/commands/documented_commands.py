@@ -35,7 +35,7 @@ SECONDS = 120
 # Commands of parts that are not in the tree: tests/external builds these and runs what docs/plugins.md and docs/kernels.md say of them.
 OF_EXTERNAL = ("ddp-plain", "plain-decoder-tiny", "squared-relu")
 # Without a place in predictions.
-OF_RUNS = {"--repeats": 1, "--output": 1, "--overwrite": 0, "--add": 1, "--measure": 1, "--search-seconds": 1, "--configurations": 1, "--rows": 1}
+OF_RUNS = {"--repeats": 1, "--until-sure": 1, "--output": 1, "--overwrite": 0, "--add": 1, "--measure": 1, "--search-seconds": 1, "--configurations": 1, "--rows": 1}
 
 TORCHTITAN = """[model]
 name = "llama3"
@@ -237,7 +237,7 @@ class Tester:
         kind = words[0]
         if kind == "options-of" or command.where.startswith(("docs/results.md", "docs/results/")):
             return self.options_exist([word for word in words if word != "options-of"])
-        if kind in ("calibrate", "launch", "check", "tokenize") or words[:2] == ["bench", "collectives"]:
+        if kind in ("calibrate", "launch", "check", "tokenize", "verdict") or words[:2] == ["bench", "collectives"]:
             return self.options_exist(words)
         if kind in ("train", "advise", "predict"):
             if kind == "train" and option(words, "--model") is None and option(words, "--config") is None and option(words, "--from") is None:
