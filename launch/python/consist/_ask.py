@@ -1,11 +1,11 @@
-"""Commands that answer at once: predict, advise, explain, plugins, show, machines."""
+"""Commands that answer at once: predict, advise, explain, plugins, show, verdict, machines."""
 from __future__ import annotations
 
 import os
-from typing import Any, List, Mapping, Optional, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import _options
-from ._documents import Advice, Explanation, Plugins, Prediction, Shown
+from ._documents import Advice, Explanation, Plugins, Prediction, Shown, Verdict
 from ._process import Folder, answer, document
 from ._run import Model
 
@@ -56,6 +56,34 @@ def show(archive: Union[str, "os.PathLike[str]"], *, price: Any = None, time_lim
     """
     words = _options.words({"price": price})
     return Shown(document(["show", os.fspath(archive), "--json", *words], time_limit))
+
+
+Path = Union[str, "os.PathLike[str]"]
+Side = Union[Path, Sequence[Path]]
+Percentage = Union[str, float, None]
+SLOWER, UNCLEAR = 1, 3  # exit statuses of verdict beside 0; it prints its JSON then, too
+
+
+def verdict(a: Side, b: Side, *, slower: Percentage = None, confidence: Percentage = None, within: Percentage = None,
+            run_spread: Percentage = None, time_limit: Optional[float] = 300) -> Verdict:
+    """Judges the runs of ``b`` against those of ``a`` (docs/verdict.md).
+
+    A side is an archive, a folder of archives, a row of compare's folder (``runs/compare/ROW``), or a list of these.
+    Percentages are texts ("2%") or fractions (0.02); ``slower`` decides ``is_slower``. Raises UsageError for sides that
+    are none, WaitTimeoutError after ``time_limit`` seconds (None: none).
+    """
+    given = {"slower": slower, "confidence": confidence, "within": within, "run_spread": run_spread}
+    words = _options.words({name: _percent(value) for name, value in given.items()})
+    return Verdict(document(["verdict", _side(a), _side(b), "--json", *words], time_limit, (0, SLOWER, UNCLEAR)))
+
+
+def _percent(value: Percentage) -> Optional[str]:
+    return value if value is None or isinstance(value, str) else f"{100 * value:.10g}%"
+
+
+def _side(side: Side) -> str:
+    paths = [side] if isinstance(side, (str, os.PathLike)) else list(side)
+    return ",".join(os.fspath(path) for path in paths)
 
 
 def machines(*, time_limit: Optional[float] = 60) -> List[str]:

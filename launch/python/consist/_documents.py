@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import _tables
 from ._frames import frame_of_rows
@@ -192,6 +192,62 @@ class Shown(Document):
     def _rows(self) -> Iterator[Tuple[str, Rows]]:
         yield "evaluations", self.data["evaluations"]
         yield "events", self.data["events"]
+
+
+class Verdict(Document):
+    """A verdict on two sides of archives (docs/verdict.md): ``speed``, ``memory``, ``loss``, ``energy``, ``reason``.
+
+    Each judgement has ``call`` ("better", "worse", "same", "unclear"), ``ratio`` of B over A with ``low`` and ``high``,
+    ``problem`` and ``assumption``. ``differences`` say what makes the sides incomparable.
+    """
+
+    @property
+    def speed(self) -> Document:
+        """The judgement of tokens a second."""
+        return self._judgement("speed")
+
+    @property
+    def memory(self) -> Document:
+        """The judgement of the largest memory that a rank took."""
+        return self._judgement("memory")
+
+    @property
+    def loss(self) -> Document:
+        """The judgement of the loss after as many steps."""
+        return self._judgement("loss")
+
+    @property
+    def energy(self) -> Document:
+        """The judgement of the energy of a billion tokens."""
+        return self._judgement("energy")
+
+    @property
+    def is_slower(self) -> Optional[bool]:
+        """True if B is slower by more than ``slower``, None if that cannot be told or was not asked."""
+        if self.data["slower"] is None:
+            return None
+        return {0: False, 1: True}.get(self.data["status"])
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """A row per quantity."""
+        return frame_of_rows(self._judged())
+
+    def _judgement(self, quantity: str) -> Document:
+        return Document(next(one for one in self.data["judgements"] if one["quantity"] == quantity))
+
+    def _judged(self) -> Rows:
+        names = ("quantity", "words", "a", "b", "ratio", "low", "high", "method", "problem")
+        return [{name: one[name] for name in names} for one in self.data["judgements"]]
+
+    def _facts(self) -> Dict[str, Any]:
+        return {"a": self.data["a"]["name"], "b": self.data["b"]["name"], "speed": self.speed.sentence,
+                "gate": self.data["gate"]}
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        yield "differences", self.data["differences"]
+        yield "judgements", self._judged()
+        yield "parts of the step's time", self.data["reason"].get("parts", [])
 
 
 class Explanation(Document):
