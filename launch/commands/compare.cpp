@@ -32,6 +32,8 @@
 #include "launch/compare/runs.h"
 #include "launch/compare/table.h"
 #include "launch/compare/winner.h"
+#include "launch/verdict/referee.h"
+#include "launch/verdict/request.h"
 #include "launch/view/report/page.h"
 
 namespace consist::commands {
@@ -56,6 +58,14 @@ constexpr RunOption own_options[] = {
     several(valued("add", OptionKind::text, "", "FILE...",
                    "archives of runs made elsewhere (or of comparisons, comparison.h5) as rows beside these, "
                    "or alone; differences between the machines and conditions are printed first")),
+    valued("until-sure", OptionKind::text, "", "DURATION",
+           "run the rows by turns until each is told from the first one (or --against), or is the same, or so much time is "
+           "over: 10min (docs/verdict.md)"),
+    valued("against", OptionKind::text, "", "SIDE",
+           "judge each row against these archives, a side of consist verdict, instead of the first row"),
+    valued("slower", OptionKind::text, "", "P", slower_help),
+    valued("within", OptionKind::text, "", "P", within_help),
+    valued("confidence", OptionKind::text, "95%", "P", "of the verdicts"),
 };
 constexpr TakenOption taken[] = {
     {"config", "options from a file (docs/configuration.md), in which lists are those of a comparison"}};
@@ -66,8 +76,11 @@ constexpr double longest_repeated_run = 120;  // seconds; longer runs are made o
 /// The rows, what is known to be wrong with them, and what their runs brought.
 class Comparison {
  public:
-  Comparison(CompareRequest request, PluginHost& host)
-      : request_(std::move(request)), host_(host), summary_((fs::path(request_.output) / "comparison.h5").string()) {}
+  Comparison(CompareRequest request, std::optional<Referee> referee, PluginHost& host)
+      : request_(std::move(request)),
+        referee_(std::move(referee)),
+        host_(host),
+        summary_((fs::path(request_.output) / "comparison.h5").string()) {}
 
   int run() {
     if (!request_.train.empty() || request_.add.empty()) {
@@ -184,7 +197,8 @@ class Comparison {
     if (request_.overwrite) return;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       if (outcomes_[i].status == "refused" || outcomes_[i].same_program_as != i) continue;
-      for (int repeat = 1; repeat <= 2 * std::max(request_.repeats, default_repeats); ++repeat) {
+      const int usual = 2 * std::max(request_.repeats, default_repeats);
+      for (int repeat = 1; repeat <= usual || fs::exists(archive_of(i, repeat)); ++repeat) {  // --until-sure may make many
         const std::string archive = archive_of(i, repeat);
         if (!fs::exists(archive)) continue;
         const std::string other = other_run(archive, config_text(i, repeat), host_);
@@ -215,7 +229,11 @@ class Comparison {
     run_round(order, 1, 1);
     const int repeats = *signal_ == 0 ? choose_repeats(order) : 1;
     for (int repeat = 2; repeat <= repeats; ++repeat) run_round(order, repeat, repeats);
-    if (repeats > 1) repeat_further(order, repeats);
+    if (referee_) {
+      decide_rows(order, repeats);
+    } else if (repeats > 1) {
+      repeat_further(order, repeats);
+    }
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       if (outcomes_[i].finished() && outcomes_[i].same_program_as == i)
         outcomes_[i].predicted_seconds = predicted_seconds(settled_[i], outcomes_[i].runs.front().archive, host_);
@@ -267,6 +285,25 @@ class Comparison {
     }
   }
 
+  /// True if a round of these rows ends, as far as the last one tells, before the time of --until-sure is over.
+  bool is_time_for(const std::vector<std::size_t>& order) const {
+    double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    for (const std::size_t i : order) seconds += outcomes_[i].runs.back().total_seconds;
+    return !order.empty() && seconds < referee_->until_sure();
+  }
+
+  /// Judges the rows, and runs those that are not decided again, and the first: half as many rounds as there are, between two
+  /// looks, since each look costs confidence.
+  void decide_rows(std::vector<std::size_t> order, int repeats) {
+    for (int repeat = repeats + 1; *signal_ == 0;) {
+      const bool open = referee_->look(rows_, outcomes_);
+      std::erase_if(order, [&](std::size_t i) { return !referee_->wants(i); });
+      if (!open || !is_time_for(order)) return;
+      for (int more = std::max(1, (repeat - 1) / 2); more > 0 && *signal_ == 0 && is_time_for(order); --more)
+        run_round(order, repeat++, repeats);
+    }
+  }
+
   void run_once(std::size_t row, int repeat) {
     const std::string archive = archive_of(row, repeat), config = config_text(row, repeat);
     print_event(started_event(row, repeat, archive));
@@ -301,6 +338,7 @@ class Comparison {
   }
 
   int choose_repeats(const std::vector<std::size_t>& order) const {
+    if (referee_ && referee_->until_sure() > 0) return std::max(request_.repeats, default_repeats);
     if (request_.repeats > 0) return request_.repeats;
     double longest = 0;
     for (std::size_t i : order) {
@@ -327,9 +365,12 @@ class Comparison {
     const bool written = !request_.predict && fs::exists(summary_) && (!request_.train.empty() || request_.has_output);
     const std::string text = conditions_text(rows_, outcomes, !request_.add.empty()) + unequal_steps_text(rows_, outcomes) +
                              comparison_text(rows_, outcomes, columns) + warnings_text(rows_, outcomes) +
-                             effects_text(rows_, outcomes) + duration_text(seconds) + (written ? ", " + summary_ : "");
+                             effects_text(rows_, outcomes) + (referee_ ? referee_->text(rows_) : "") + duration_text(seconds) +
+                             (written ? ", " + summary_ : "");
     std::printf("\n%s\n", printable(text).c_str());
-    print_event(result_event(rows_, outcomes, written ? summary_ : ""));
+    nlohmann::ordered_json event = result_event(rows_, outcomes, written ? summary_ : "");
+    if (referee_) event["verdicts"] = referee_->json();
+    print_event(event);
   }
 
   void check_report() const {
@@ -351,13 +392,14 @@ class Comparison {
     if (signal_ != nullptr && *signal_ != 0) return 128 + *signal_;
     if (failed_) return exit_failed;
     const bool any = std::any_of(outcomes_.begin(), outcomes_.end(), [](const CompareOutcome& o) { return o.finished(); });
-    if (any || misspelt_) return misspelt_ ? exit_usage : 0;
+    if (any || misspelt_) return misspelt_ ? exit_usage : referee_ ? referee_->exit_status() : 0;
     const bool too_large =
         std::any_of(outcomes_.begin(), outcomes_.end(), [](const CompareOutcome& o) { return o.prediction.has_value(); });
     return too_large ? exit_failed : exit_usage;
   }
 
   const CompareRequest request_;
+  std::optional<Referee> referee_;
   PluginHost& host_;
   const std::string summary_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -380,7 +422,12 @@ int compare(const CommandLine& line) {
   request.owners_of_file = owners_of(entries, request);
   const std::vector<std::string> words = words_of(entries, request.train, host);
   request.train.insert(request.train.begin(), words.begin(), words.end());
-  return Comparison(request, host).run();
+  std::optional<Referee> referee = read_referee(line);
+  if (referee && (request.predict || request.train.empty()))
+    throw UsageError(
+        std::string(line.has("against") ? "--against" : "--until-sure") + " judges runs of this command, which " +
+        (request.predict ? "--predict does not make" : "has no rows of its own; consist verdict A B judges archives"));
+  return Comparison(request, std::move(referee), host).run();
 }
 
 }  // namespace

@@ -86,3 +86,40 @@ def test_the_example_workflow_gives_options_that_exist(program: str) -> None:
         page = subprocess.run([program, command, "--help"], capture_output=True, text=True, timeout=60).stdout
         for option in re.findall(r"--[a-z-]+", words):
             assert option in page, f"{command} has no {option}"
+
+
+TINY = ["--model", "llama-tiny", "--batch", "1", "--sequence", "32", "--dataset", "synthetic", "--device", "cpu", "--steps", "12"]
+
+
+def compare(program: str, *words: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([program, "compare", *TINY, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=240)
+
+
+def test_compare_repeats_rows_until_they_are_decided(program: str, tmp_path: Path) -> None:
+    result = compare(program, "--seed", "0,1", "--until-sure", "12s", "--within", "90%", "--output", tmp_path, "--json")
+    assert result.returncode == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    jsonschema.Draft202012Validator(json.loads((SCHEMA.parent / "compare.schema.json").read_text())).validate(last)
+    verdict, = last["verdicts"]
+    assert (verdict["row"], verdict["against"]) == (1, 0) and verdict["looks"] >= 1
+    runs = [len(row["archives"]) for row in last["rows"]]
+    assert runs[0] == runs[1] >= 3, "rows take turns, and three of each come before the first look"
+    assert verdict["interval_confidence"] == pytest.approx(1 - 0.05 / (verdict["looks"] * (verdict["looks"] + 1)))
+    assert "Verdicts against A, llama-tiny_seed0" in result.stderr
+    against = compare(program, "--output", tmp_path / "again", "--against", tmp_path / "llama-tiny_seed0", "--slower", "99%",
+                      "--repeats", 3)
+    assert against.returncode in (0, 3) and f"Verdicts against A, {tmp_path}/llama-tiny_seed0" in against.stdout
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--slower", "2%"], "--slower is of a verdict on the rows, which --against ARCHIVE or --until-sure DURATION asks for"),
+    (["--until-sure", "10"], '--until-sure is "10"; it must be a duration with its unit'),
+    (["--until-sure", "10min", "--predict"], "--until-sure judges runs of this command, which --predict does not make"),
+    (["--against", "none.h5"], "there is no 'none.h5': a side is"),
+])
+def test_compare_refuses_what_cannot_be_judged(program: str, tmp_path: Path, words: list[str], message: str) -> None:
+    output = [] if "--predict" in words else ["--output", str(tmp_path / "c")]
+    result = compare(program, *words, *output)
+    assert result.returncode == 2 and message in result.stderr, result.stderr
+    assert not (tmp_path / "c").exists(), "nothing was run"
