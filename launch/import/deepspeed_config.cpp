@@ -25,7 +25,7 @@ constexpr std::int64_t most_elements = 1'000'000'000'000'000;  // of a plugin's 
 
 class Reader final : public readers::KeyReader {
  public:
-  explicit Reader(Target& target) : KeyReader(target, {}), optimizer_(target) {}
+  explicit Reader(Target& target) : KeyReader(target), optimizer_(target) {}
 
   void run(Json root) {
     readers::drop_nulls(root, "", target_);

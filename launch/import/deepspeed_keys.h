@@ -15,7 +15,7 @@ struct DeepspeedRule : readers::KeyRule {
   int most_stage = 3;
 };
 
-using readers::keeps_log;
+inline constexpr std::string_view keeps_log = "the archive (--archive) and the progress line hold it";
 inline constexpr std::string_view no_nvme = "nothing is offloaded to NVMe";
 inline constexpr std::string_view whole_exports =
     "each rank writes its own part of a checkpoint, nothing is gathered; --export writes whole weights, in --export-dtype";

@@ -33,7 +33,6 @@ COMPONENTS = (
     Component("chart.js", "libjs-chart.js", "MIT", "in bin/consist, for reports"),
     Component("onednn", "libdnnl2", "Apache-2.0", "beside"),
     Component("opencl-icd-loader", "ocl-icd-libopencl1", "BSD-2-Clause", "beside, for onednn"),
-    Component("yaml-cpp", "libyaml-cpp-dev", "MIT", "beside"),
     Component("libgomp", "libgomp1", "GPL-3.0-or-later WITH GCC-exception-3.1", "beside"),
 )
 

@@ -147,6 +147,8 @@ def run_tests(copy, command):
     if process.wait() == 0:
         return None
     text = output.decode(errors="replace")
+    if "pytest" in command:
+        return Failure(" ".join([how, *re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.M)[:1]]).strip() or f"exit status {process.returncode}", None)
     failed = re.findall(r"\[  FAILED  \] ([^ ,]+\.[^ ,\n]+)|- (\S+) \(Failed\)", text)
     if failed:
         return Failure(how, failed[0][0] or failed[0][1])
@@ -183,9 +185,14 @@ class Campaign:
         self.noticing = set()  # programs and tests that failed
         self.stale = set()  # targets that are built with the last error
 
+    def command(self, program, filter):
+        if program == "python":  # the copy's tests/python; the filter is a file or folder of them
+            return [str(TREE / "build" / "venv" / "bin" / "python"), "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-c", "tests/python/pytest.ini", f"tests/python/{filter}"]
+        return [str(self.copy.build / "bin" / f"test_{program}"), "--gtest_fail_fast", f"--gtest_filter={filter}"]
+
     def commands(self, mutant):
         tests = suites.of(mutant.path)
-        commands = [[str(self.copy.build / "bin" / f"test_{program}"), "--gtest_fail_fast", f"--gtest_filter={filter}"] for program, filter in tests]
+        commands = [self.command(program, filter) for program, filter in tests]
         if self.options.thorough:
             commands.append(["ctest", "--test-dir", str(self.copy.build), "-j", str(self.options.jobs), "--stop-on-failure", "--timeout", "300"])
         return commands

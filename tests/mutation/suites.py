@@ -67,7 +67,9 @@ SUITES = {
     "launch/measure": [("commands", "Calibrate*:OpTimes*:Throttling*:HostLink*")],
     "launch/search/tune": [("advise", "*Tune*"), ("commands", "Tune*")],
     "launch/predict": [("advise", "*"), ("commands", "Predict*:ComparePredict*:Tune*")],
-    "launch/import": [("commands", "*Deepspeed*:*Megatron*:*TrainerFile*"), ("commands", "*")],
+    "launch/import": [("commands", "*Deepspeed*:*TrainerFile*"), ("commands", "*")],
+    "launch/python": [("python", ".")],
+    "launch/python/consist/readers": [("python", "readers")],
     "launch/start/launcher": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
     "launch/start/stop_signals": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
 }
@@ -103,6 +105,7 @@ TARGETS = {
     "launch": ["bin/consist", "bin/test_commands", "bin/test_launcher"],
     "launch/search/advise": ["bin/consist", "bin/test_advise"],
     "launch/predict": ["bin/consist", "bin/test_advise", "bin/test_commands"],
+    "launch/python": ["bin/consist"],
     "launch/search/tune": ["bin/consist", "bin/test_advise", "bin/test_commands"],
 }
 TARGETS["plugins/strategies/common"] = ["lib/consist/plugins/strategy-cp.so", "lib/consist/plugins/strategy-ep.so", "lib/consist/plugins/strategy-tp-sp.so"]

@@ -77,7 +77,7 @@ def test_wheel_holds_program_plugins_sdk_and_package(wheel: Path) -> None:
 def test_bill_of_materials_names_every_library_beside(wheel: Path) -> None:
     components = json.loads(text_in(wheel, "sboms/consist.cdx.json"))["components"]
     beside = {one["name"] for one in components if one["properties"][0]["value"].startswith("beside")}
-    names = {"onednn": "libdnnl", "opencl-icd-loader": "libOpenCL", "yaml-cpp": "libyaml-cpp"}
+    names = {"onednn": "libdnnl", "opencl-icd-loader": "libOpenCL"}
     carried = {re.sub(r"-[0-9a-f]{8}\.so.*", "", Path(name).name) for name in names_in(wheel) if name.startswith("consist.libs/")}
     assert carried == {names.get(name, name) for name in beside}
     licences = text_in(wheel, "licenses/third-party.txt")

@@ -19,7 +19,7 @@ void KeyReader::visit(const Json& object, const std::string& prefix) {
       } else if (name.starts_with('_') || name.starts_with("//") || name == "comment") {
         target_.note(key, value, "a remark");
       } else {
-        refuse_unknown(key);
+        target_.refuse(in_quotes(key), "is not known here" + how_to_leave_out(key));
       }
     });
   }
@@ -28,21 +28,8 @@ void KeyReader::visit(const Json& object, const std::string& prefix) {
 void KeyReader::read_all(const Json& root, const std::vector<std::function<void()>>& steps) {
   visit(root, "");
   target_.throw_refusals();
-  run_steps(steps);
-}
-
-void KeyReader::run_steps(const std::vector<std::function<void()>>& steps) {
   for (const auto& step : steps) target_.attempt(step);
   target_.throw_refusals();
-}
-
-const KeyRule* KeyReader::rule_of(const std::string& key) const {
-  const auto rule = std::find_if(rules_.begin(), rules_.end(), [&](const KeyRule& r) { return r.path == key; });
-  return rule == rules_.end() ? nullptr : &*rule;
-}
-
-void KeyReader::refuse_unknown(const std::string& key) const {
-  target_.refuse(in_quotes(key), "is not known here" + how_to_leave_out(key));
 }
 
 void KeyReader::apply(const KeyRule& rule, const std::string& key, const Json& value) {

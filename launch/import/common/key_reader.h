@@ -1,7 +1,6 @@
 // Goes over the keys of a file by a table of rules.
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "launch/import/common/key_rules.h"
@@ -12,7 +11,7 @@ namespace consist::readers {
 /// A reader of one format: what its rules do not say, it says in read_own().
 class KeyReader {
  public:
-  KeyReader(Target& target, std::span<const KeyRule> rules) : target_(target), rules_(rules) {}
+  explicit KeyReader(Target& target) : target_(target) {}
   virtual ~KeyReader() = default;
   KeyReader(const KeyReader&) = delete;
   KeyReader& operator=(const KeyReader&) = delete;
@@ -21,16 +20,12 @@ class KeyReader {
   /// Visits all keys, then runs the steps that need several of them. Throws UsageError with all refusals of the keys, or, if
   /// there are none, with all of the steps.
   void read_all(const Json& root, const std::vector<std::function<void()>>& steps);
-  /// Runs all of them, and throws UsageError with all refusals.
-  void run_steps(const std::vector<std::function<void()>>& steps);
   /// Every key of `object`, each with the rule of its path; a key that has none and is no remark is refused.
   void visit(const Json& object, const std::string& prefix);
   virtual void apply(const KeyRule& rule, const std::string& key, const Json& value);
   virtual void read_own(const std::string& key, const Json& value) = 0;
-  /// Throws the error for a key that no rule knows.
-  [[noreturn]] virtual void refuse_unknown(const std::string& key) const;
   /// Null if there is none.
-  virtual const KeyRule* rule_of(const std::string& key) const;
+  virtual const KeyRule* rule_of(const std::string& key) const = 0;
 
   Target& target_;
   RunConfig& config_ = target_.config;
@@ -38,8 +33,6 @@ class KeyReader {
  private:
   std::string how_to_leave_out(const std::string& key) const;
   void read_only_value(const KeyRule& rule, const std::string& key, const Json& value);
-
-  std::span<const KeyRule> rules_;
 };
 
 /// null is how files say that a key is not there: takes such keys out of the object, with a note about each.

@@ -22,12 +22,4 @@ struct KeyRule {
   std::string_view argument = {};
 };
 
-// Reasons that several formats have in common.
-inline constexpr std::string_view keeps_log = "the archive (--archive) and the progress line hold it";
-inline constexpr std::string_view compiles_always = "every step is compiled to a program";
-inline constexpr std::string_view states_profile = "--profile times every instruction";
-inline constexpr std::string_view says_checkpoints = "--checkpoint says where checkpoints go; any layout reads them";
-inline constexpr std::string_view says_data = "--dataset and its options say what is trained on";
-inline constexpr std::string_view evaluates = "--evaluate-every and --evaluate-sequences say when and on how much";
-
 }  // namespace consist::readers

@@ -24,8 +24,6 @@ struct ReaderContext {
   std::function<bool(const std::string& option)> given;
   /// The sizes of the run's model; asked for only where they are needed.
   std::function<ModelSizes()> sizes;
-  /// True if an option of a plugin ("cp.attention") may have that value. The function may be empty.
-  std::function<bool(const std::string& option, const std::string& value)> has_choice = {};
   /// "zero_optimization.sub_group_size=1e9": values that stand in place of the file's. As in JSON; what is no JSON is a string.
   std::vector<std::string> replacements = {};
   /// Notes have a line for each key instead of a summary of them (--from-notes).

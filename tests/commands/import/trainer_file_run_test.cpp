@@ -1,9 +1,6 @@
 // Runs and comparisons of files of other trainers, as users start them.
 #include <algorithm>
-#include <set>
-#include <span>
 
-#include "launch/import/megatron_keys.h"
 #include "tests/child_process.h"
 #include "tests/commands/import/trainer_file_case.h"
 
@@ -114,19 +111,6 @@ TEST_F(TrainerFileRun, ItsConfigurationIsAFileOfItsOwn) {
   write_whole(folder_ / "own.toml", printed.output.substr(begin));
   const RunConfig own = make_config(parse_run({"--config=" + (folder_ / "own.toml")}), host_);
   EXPECT_EQ(to_toml(own, host_), to_toml(config_of(titan), host_));
-}
-
-TEST(TrainerFileRules, AreUniqueAndSayWhy) {
-  for (const std::span<const readers::KeyRule> table :
-       {std::span<const readers::KeyRule>(megatron::rules), std::span<const readers::KeyRule>(megatron::families)}) {
-    std::set<std::string_view> paths;
-    for (const readers::KeyRule& rule : table) {
-      EXPECT_TRUE(paths.insert(rule.path).second) << rule.path << " is listed twice";
-      const bool needs_reason = rule.key == readers::KeyKind::no_effect || rule.key == readers::KeyKind::ignored_group ||
-                                rule.key == readers::KeyKind::only;
-      EXPECT_EQ(needs_reason && rule.argument.empty(), false) << rule.path;
-    }
-  }
 }
 
 }  // namespace

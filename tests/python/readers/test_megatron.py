@@ -271,6 +271,7 @@ def test_values_are_replaced_and_the_command_line_goes_first(reading: Reading) -
     options = reading.read(text, "normalization=RMSNorm", "num-layers=2").options
     assert json.loads(options["model"])["num_hidden_layers"] == 2
     assert reading.read(script("--decoupled-lr 5e-4"), "decoupled-lr=null").options, "null leaves a key out"
+    assert "megatron skip-train false: off" in reading.read(script("--skip-train false")).notes()
     target = reading.read("torchrun p.py --num-layers 2 --micro-batch-size 1 --global-batch-size 8\n", model="llama-tiny",
                           ranks=4, accumulation=2)
     assert not {"model", "ranks", "global-batch"} & set(target.options)
