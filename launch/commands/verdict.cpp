@@ -25,14 +25,23 @@ constexpr RunOption own_options[] = {
     a_switch("markdown", "the verdict as Markdown, for the comment of a pull request"),
 };
 
+/// Judges what the line names. Archives that cannot be read are bad input: status 1 is for a B that is slower.
+launch::Verdict judged_by(const CommandLine& line) {
+  const launch::VerdictRequest request = launch::read_verdict_request(line);
+  try {
+    return launch::judge(launch::read_side(line.operands[0]), launch::read_side(line.operands[1]), request);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
 int verdict(const CommandLine& line) {
   if (line.operands.size() != 2)
     throw UsageError("consist verdict takes two sides, A and B, and was given " + std::to_string(line.operands.size()) +
                      "; archives of one side are joined by commas: consist verdict a1.h5,a2.h5 b1.h5,b2.h5");
   if (line.flag("json") && line.flag("markdown"))
     throw UsageError("--json and --markdown both say what standard output is; leave one of them out");
-  const launch::VerdictRequest request = launch::read_verdict_request(line);
-  const launch::Verdict judged = launch::judge(launch::read_side(line.operands[0]), launch::read_side(line.operands[1]), request);
+  const launch::Verdict judged = judged_by(line);
   if (line.flag("json")) {
     launch::print_document(launch::json_of(judged));
   } else {

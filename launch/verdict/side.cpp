@@ -104,6 +104,10 @@ SideRun read_side_run(const std::string& path) {
                             load = column_of(archive, "expert_load");
   const Steady steady = steady_state(seconds);
   if (steady.steps == 0) throw UsageError("the run of " + path + " has no steps to judge");
+  const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
+  if (!std::all_of(seconds.begin(), seconds.end(), is_positive) || !is_positive(run.outcome.tokens_per_second) ||
+      run.outcome.step_tokens <= 0)
+    throw UsageError("the run of " + path + " has steps without a time or tokens; it cannot be judged");
   const double began = run.outcome.ended - run.outcome.total_seconds;
   run.speed = {.value = run.outcome.tokens_per_second, .began = began};
   run.energy = {.value = run.outcome.joules, .began = began};

@@ -133,6 +133,13 @@ Losses losses_of(const Side& side, std::int64_t last, std::int64_t steps) {
   return losses;
 }
 
+/// True if every run has every step.
+bool are_whole(const Losses& losses) {
+  return std::all_of(losses.begin(), losses.end(), [](const auto& of_seed) {
+    return std::all_of(of_seed.second.begin(), of_seed.second.end(), [](double loss) { return loss > 0; });
+  });
+}
+
 std::vector<MeasuredRun> means_of(const Losses& losses) {
   std::vector<MeasuredRun> means;
   for (const auto& [seed, values] : losses) {
@@ -182,23 +189,29 @@ void contrast_losses(const Losses& a, const Losses& b, const Confidence& confide
 
 Judgement judge_loss(const Verdict& verdict) {
   Judgement judgement{.quantity = "loss", .unit = "nat/token", .within = same_loss};
-  double last = std::numeric_limits<double>::infinity(), first = 0;
+  double last = std::numeric_limits<double>::infinity(), first = 0, rows = last;
   for (const Side* side : {&verdict.a, &verdict.b}) {
     for (const SideRun& run : side->runs) {
       last = std::min(last, run.step.empty() ? 0 : run.step.back());
       first = std::max(first, run.step.empty() ? 0 : run.step.front());
-      if (!std::all_of(run.loss.begin(), run.loss.end(), [](double loss) { return loss > 0; }))
+      rows = std::min(rows, static_cast<double>(run.loss.size()));
+      if (!std::all_of(run.loss.begin(), run.loss.end(), [](double loss) { return loss > 0 && std::isfinite(loss); }))
         judgement.problem = "a loss is not a positive number";
     }
   }
-  const double steps = std::min(std::max(least_steps_of_loss, std::floor(steps_of_loss * last)), last - first + 1);
+  const double steps = std::min({std::max(least_steps_of_loss, std::floor(steps_of_loss * last)), last - first + 1, rows});
   if (judgement.problem.empty() && steps < 1) judgement.problem = "the runs have no step in common";
   if (!judgement.problem.empty()) return judgement;
   judgement.last_step = static_cast<std::int64_t>(last);
   judgement.first_step = static_cast<std::int64_t>(last - steps) + 1;
   const auto count = static_cast<std::int64_t>(steps);
-  contrast_losses(losses_of(verdict.a, judgement.last_step, count), losses_of(verdict.b, judgement.last_step, count),
-                  confidence_of(verdict), judgement);
+  const Losses a = losses_of(verdict.a, judgement.last_step, count), b = losses_of(verdict.b, judgement.last_step, count);
+  if (!are_whole(a) || !are_whole(b)) {
+    judgement.problem =
+        "a run lacks some of the steps " + std::to_string(judgement.first_step) + " to " + std::to_string(judgement.last_step);
+    return judgement;
+  }
+  contrast_losses(a, b, confidence_of(verdict), judgement);
   decide(judgement, verdict, false);
   return judgement;
 }

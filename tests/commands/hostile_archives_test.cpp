@@ -98,6 +98,14 @@ class HostileArchives : public testing::Test {
            const launch::ScreenSettings settings{.size = {}, .dots = launch::Dots::ascii, .now = 1.7e9, .price = ""};
            for (const auto& line : launch::frame_of(runs.runs(), runs.missing(), {}, settings)) std::printf("%s\n", line.c_str());
          }},
+        {"verdict",
+         [](const std::string& path) {
+           run_command(commands::verdict_command, {path, path});
+         }},
+        {"verdict --json",
+         [](const std::string& path) {
+           run_command(commands::verdict_command, {path, path, "--json"});
+         }},
         {"compare --add",
          [](const std::string& path) {
            run_command(commands::compare_command, {"--add", path});

@@ -209,6 +209,17 @@ TEST_F(Sides, AreOneConfigurationOfFinishedRuns) {
   EXPECT_EQ(read_side(a + "," + a).runs.size(), 2U) << "a run counts once";
 }
 
+TEST_F(Sides, HaveStepsThatWereTimed) {
+  const std::string stopped_clock = side("a", 1, {.seconds = 0}, 0), empty = side("b", 1, {.tokens = 0}, 0);
+  for (const std::string& given : {stopped_clock, empty})
+    EXPECT_THAT(message_of([&] { read_side(given); }), HasSubstr("has steps without a time or tokens")) << given;
+  const Verdict verdict = verdict_on(side("c", 1, {.loss = 0.2}, 0), side("d", 1, {}, 1));
+  EXPECT_EQ(verdict.judgements[2].problem, "a loss is not a positive number") << "it falls below zero";
+  const Verdict shorter = verdict_on(side("e", 1, {.steps = 15}, 0), side("f", 1, {}, 1));
+  EXPECT_EQ(shorter.judgements[2].first_step, 1);
+  EXPECT_EQ(shorter.judgements[2].last_step, 15);
+}
+
 TEST_F(Sides, AreNamedAsCompareNamesRows) {
   for (const char* name : {"row.h5", "row.repeat2.h5", "row.repeat3.h5"}) test::write_side(folder_ / name, *real_, {});
   std::vector<std::string> notes;
@@ -241,6 +252,8 @@ TEST_F(Sides, TheCommandsStatusIsThatOfItsGate) {
   EXPECT_EQ(status({b, a, "--slower", "2%", "--confidence", "99%"}), 0) << "B is faster";
   EXPECT_EQ(status({a, wild, "--slower", "2%"}), 3);
   EXPECT_EQ(status({a}), 2);
+  write_whole(folder_ / "damaged.h5", read_whole(folder_ / "real.h5").substr(0, 3000));
+  EXPECT_EQ(status({a, folder_ / "damaged.h5", "--slower", "2%"}), 2) << "1 is for what is slower";
   EXPECT_EQ(status({a, b, "--slower", "2"}), 2);
   EXPECT_EQ(status({a, b, "--confidence", "40%"}), 2);
   EXPECT_EQ(status({a, b, "--json", "--markdown"}), 2);
