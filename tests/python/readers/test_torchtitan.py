@@ -132,10 +132,10 @@ def test_degrees_are_strategies(reading: Reading, degrees: str, strategy: str) -
 
 
 @pytest.mark.parametrize("degrees, message", [
-    (EIGHT + "expert_parallel_degree = 3", "which tensor_parallel_degree 2 does not divide"),
-    (EIGHT + "expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 3", "it may be 1 or as tensor_parallel_degree, 2"),
-    ("data_parallel_shard_degree = 2\nexpert_parallel_degree = 4", "does not divide data_parallel_shard_degree 2"),
-    (CONTEXT + "expert_parallel_degree = 2", "which context_parallel_degree 4 does not divide"),
+    (EIGHT + "expert_parallel_degree = 3", "which parallelism.tensor_parallel_degree 2 does not divide"),
+    (EIGHT + "expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 3", "it may be 1 or as parallelism.tensor_parallel_degree, 2"),
+    ("data_parallel_shard_degree = 2\nexpert_parallel_degree = 4", "does not divide parallelism.data_parallel_shard_degree 2"),
+    (CONTEXT + "expert_parallel_degree = 2", "which parallelism.context_parallel_degree 4 does not divide"),
     ("data_parallel_shard_degree = 0", "data_parallel_shard_degree is 0"),
     ("tensor_parallel_degree = 0", "whole number from 1"),
     ("tensor_parallel_degree = true", "tensor_parallel_degree is true; it must be a number"),

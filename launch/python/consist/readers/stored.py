@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, NoReturn, Optional, Sequence
+from types import MappingProxyType
+from typing import Any, Dict, Mapping, NoReturn, Optional, Sequence
 
 from .messages import listed, shown
 from .target import Target
@@ -14,18 +15,26 @@ class Stored:
 
     key: str
     value: Any
+    said: Any  # what the file has, which `value` follows from
 
 
 class StoredValues:
-    """The values of a file by their short names. Each getter raises UsageError that names the key."""
+    """The values of a file by their short names. Each getter raises UsageError that names the key.
 
-    def __init__(self, target: Target) -> None:
+    `keys` has the file's own keys of short names, for messages about values that it does not give.
+    """
+
+    def __init__(self, target: Target, keys: Mapping[str, str] = MappingProxyType({})) -> None:
         self.target = target
+        self._keys = keys
         self._values: Dict[str, Stored] = {}
 
-    def add(self, name: str, key: str, value: Any) -> None:
-        """Keeps a value. Raises UsageError where another key has given `name`."""
-        known = self._values.setdefault(name, Stored(key, value))
+    def add(self, name: str, key: str, value: Any, said: Any = None) -> None:
+        """Keeps a value, which follows from what the key says (`said`, None: it is that).
+
+        Raises UsageError where another key has given `name`.
+        """
+        known = self._values.setdefault(name, Stored(key, value, value if said is None else said))
         if known.key != key:
             self.target.refuse(key, f"is given beside {known.key}, which means the same; leave one of them out")
 
@@ -36,6 +45,11 @@ class StoredValues:
     def has(self, name: str) -> bool:
         """True if the file gives the value."""
         return name in self._values
+
+    def key_of(self, name: str) -> str:
+        """The file's key of a short name."""
+        given = self.find(name)
+        return given.key if given else self._keys.get(name, name)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name].value
@@ -76,25 +90,24 @@ class StoredValues:
         for name in names:
             given = self.find(name)
             if given:
-                self.target.note(given.key, given.value, what)
+                self.target.note(given.key, given.said, what)
 
     def refuse(self, name: str, why: str) -> NoReturn:
         """Raises UsageError that names the key, or `name` itself where it has its default."""
-        given = self.find(name)
-        self.target.refuse(given.key if given else f"{name} (its default)", why)
+        self.target.refuse(self.key_of(name) + ("" if self.has(name) else " (its default)"), why)
 
     def state(self, name: str, option: str, value: Any) -> None:
         """The option takes the value if the file gives it, else it is the trainer's default."""
         given = self.find(name)
         if given:
-            self.target.state(given.key, given.value, option, value)
+            self.target.state(given.key, given.said, option, value)
         else:
-            self.target.absent(name, option, value)
+            self.target.absent(self.key_of(name), option, value)
 
     def state_plugin(self, name: str, plugin: str, option: str, text: str) -> None:
         """The same for an option of a plugin."""
         given = self.find(name)
         if given:
-            self.target.state_plugin(given.key, given.value, plugin, option, text)
+            self.target.state_plugin(given.key, given.said, plugin, option, text)
         else:
-            self.target.absent_plugin(name, plugin, option, text)
+            self.target.absent_plugin(self.key_of(name), plugin, option, text)

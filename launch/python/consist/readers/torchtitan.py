@@ -1,7 +1,8 @@
 """Reads torchtitan's TOML, as it was until February 2026 and before December 2024."""
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, Optional
 
 from .messages import as_text, in_quotes, shown
 from .models import PRESETS
@@ -48,10 +49,12 @@ class Reader(KeyReader):
     """Reads the tables of torchtitan's layouts."""
 
     parallelism = Parallelism
+    dtype = "float32"  # of parameters, where the file says none
+    reduced = "float32"  # dtype of gradients on their way
 
-    def __init__(self, target: Target, rules: Rules) -> None:
+    def __init__(self, target: Target, rules: Rules, keys: Mapping[str, str] = MappingProxyType({})) -> None:
         super().__init__(target, rules)
-        self.values = StoredValues(target)
+        self.values = StoredValues(target, keys)
         self.old = False
 
     def run(self, root: Dict[str, Any]) -> None:
@@ -161,9 +164,10 @@ class Reader(KeyReader):
     def _read_precision(self) -> None:
         values, target = self.values, self.target
         fp8 = self._is_float8() or values.truth("enable_float8_linear")
-        parameters = values.choice("training.dtype", "float32", ("float32", "bfloat16"))
+        parameters = values.choice("training.dtype", self.dtype, ("float32", "bfloat16"))
         computed = values.choice("mixed_precision_param", "bfloat16", ("float32", "bfloat16"))
-        values.choice("mixed_precision_reduce", "float32", ("float32",))
+        reduced = values.choice("mixed_precision_reduce", self.reduced, (self.reduced,))
+        reduced = "f32" if reduced == "float32" else "bf16"
         if fp8 and computed == parameters == "float32":
             values.refuse("mixed_precision_param", 'is "float32" beside float8, whose other ops are in bf16 here')
         origin = ("mixed_precision_param" if not fp8 else "converters" if values.has("converters")
@@ -172,10 +176,10 @@ class Reader(KeyReader):
         precision = target.value("precision")
         others = {"converters", "enable_float8_linear", "mixed_precision_param"} - {origin}
         values.note(f"--precision {precision}", *sorted(others))
-        values.note("gradients are added up and sent in fp32", "mixed_precision_reduce")
+        values.note(f"gradients are added up and sent in {reduced.replace('f32', 'fp32')}", "mixed_precision_reduce")
         if precision in ("bf16", "fp8"):
             values.state_plugin("training.dtype", precision, "states", "bf16" if parameters == "bfloat16" else "f32")
-            values.state_plugin("mixed_precision_reduce", precision, "gradients", "f32")
+            values.state_plugin("mixed_precision_reduce", precision, "gradients", reduced)
         else:
             values.note(f"--precision {precision}", "training.dtype")
         if fp8:
@@ -212,9 +216,9 @@ class Reader(KeyReader):
         given = self.values.find("filter_fqns")
         for entry in self._list_of("filter_fqns") if given else []:
             fqn = entry if isinstance(entry, str) else ""
-            if fqn == "output" or fqn.endswith("router.gate"):
+            if fqn in ("output", "lm_head") or fqn.endswith("router.gate"):
                 continue  # the LM head and routers are in bf16 here
-            pattern = _WEIGHTS.get(fqn.rpartition(".")[2])
+            pattern = self._pattern_of(fqn)
             if pattern is None:
                 self.values.refuse("filter_fqns", f"has {shown(entry)}, of which it is not known here which linears it "
                                    "names; give --fp8.except")
@@ -223,6 +227,10 @@ class Reader(KeyReader):
             self.values.state_plugin("filter_fqns", "fp8", "except", ",".join(patterns))
         else:
             self.values.note("as it is here: the LM head stays bf16", "filter_fqns")
+
+    def _pattern_of(self, fqn: str) -> Optional[str]:
+        """The weights here of a module's linears; None where it is not known."""
+        return _WEIGHTS.get(fqn.rpartition(".")[2])
 
     def _read_optimizer(self) -> None:
         values = self.values

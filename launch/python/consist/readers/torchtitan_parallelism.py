@@ -19,6 +19,9 @@ _OF_PIPELINE = ("pipeline_parallel_schedule", "pipeline_parallel_layers_per_stag
 class Parallelism:
     """Strategies with their options, ranks where the degrees state them, and batches."""
 
+    edge = 1  # layers that the embedding counts as, and the LM head
+    local_batch = 8  # where the file says none
+
     def __init__(self, values: StoredValues, old: bool) -> None:
         self.values = values
         self.old = old  # the layout before [parallelism]
@@ -49,12 +52,16 @@ class Parallelism:
     def _degree(self, name: str) -> int:
         return self.values.whole(name, 1, 1, MOST_RANKS)
 
+    def _key(self, axis: str) -> str:
+        """The file's key of the axis's degree."""
+        return self.values.key_of(f"{axis}_degree")
+
     def _fold_experts_over_context(self) -> None:
         """Torchtitan's ranks of experts are those of context parallelism and some of those that divide parameters."""
         if self.experts % self.context:
             self.values.refuse("expert_parallel_degree",
-                               f"is {self.experts}, which context_parallel_degree {self.context} does not divide: "
-                               "ranks of cp share experts all or not at all")
+                               f"is {self.experts}, which {self._key('context_parallel')} {self.context} does not "
+                               "divide: ranks of cp share experts all or not at all")
         self.experts //= self.context
         self.target.derive_plugin("expert_parallel_degree", "cp", "experts", "divided")
 
@@ -69,11 +76,11 @@ class Parallelism:
             return
         if of_matrices != 1:
             self.values.refuse("expert_tensor_parallel_degree",
-                               f"is {of_matrices}; it may be 1 or as tensor_parallel_degree, {self.tensor}")
+                               f"is {of_matrices}; it may be 1 or as {self._key('tensor_parallel')}, {self.tensor}")
         if self.experts % self.tensor:
             self.values.refuse("expert_parallel_degree",
-                               f"is {self.experts}, which tensor_parallel_degree {self.tensor} does not divide: ranks "
-                               "of tp-sp share experts all or not at all")
+                               f"is {self.experts}, which {self._key('tensor_parallel')} {self.tensor} does not "
+                               "divide: ranks of tp-sp share experts all or not at all")
         self.experts //= self.tensor
 
     def _divides(self) -> bool:
@@ -87,7 +94,8 @@ class Parallelism:
             # Ranks of expert parallelism are some of those that divide the other parameters.
             if self.shards > 0 and self.shards % self.experts:
                 self.values.refuse("expert_parallel_degree",
-                                   f"is {self.experts}, which does not divide data_parallel_shard_degree {self.shards}")
+                                   f"is {self.experts}, which does not divide {self._key('data_parallel_shard')} "
+                                   f"{self.shards}")
             every.append(("zero3-offload", self.shards // self.experts if self.shards > 0 else 0))
             if self.replicas > 1:
                 every.append(("ddp", self.replicas))
@@ -116,7 +124,7 @@ class Parallelism:
         policy = self.values.choice("fsdp_reshard_after_forward", "default", ("default", "always", "never"))
         if not self._divides():
             if offload:
-                self.values.refuse("enable_cpu_offload", "is true, which needs data_parallel_shard_degree")
+                self.values.refuse("enable_cpu_offload", f"is true, which needs {self._key('data_parallel_shard')}")
             self.values.note("no effect: nothing is sharded", "enable_cpu_offload", "fsdp_reshard_after_forward")
             return
         self.values.note("--zero3-offload offload options" if offload else "off", "enable_cpu_offload")
@@ -139,14 +147,14 @@ class Parallelism:
         values.state_plugin("pipeline_parallel_schedule", "pipeline", "schedule",
                             "interleaved" if interleaved else name)
         ends = ("pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers")
-        edges = sum(values.whole(end, 1, 0, 1000) for end in ends)
+        edges = sum(values.whole(end, self.edge, 0, 1000) for end in ends)
         values.note("no effect but on how many stages there are: stages are cut by the costs of their ops "
                     "(--pipeline.cut)", *ends)
         chunks = 2 if interleaved else 1
         per_stage = "pipeline_parallel_layers_per_stage"
         if values.has(per_stage):
             layers = values.whole(per_stage, 1, 1, 100_000)
-            stages = -(-(self.target.sizes(per_stage).layers + edges) // layers)
+            stages = self._stages(-(-(self.target.sizes(values.key_of(per_stage)).layers + edges) // layers))
             chunks = stages // self.pipeline
             if stages % self.pipeline or (chunks == 1) == interleaved:
                 values.refuse(per_stage, f"makes {stages} stages over {self.pipeline} ranks, which does not go with "
@@ -154,6 +162,10 @@ class Parallelism:
             values.note(f"{chunks} stages per rank", per_stage)
         if interleaved:
             self.target.derive_plugin("pipeline_parallel_schedule", "pipeline", "chunks", str(chunks))
+
+    def _stages(self, wanted: int) -> int:
+        """The stages that are made where so many are wanted."""
+        return wanted
 
     def _read_context(self) -> None:
         name = "context_parallel_rotate_method"
@@ -166,7 +178,7 @@ class Parallelism:
     def _read_batch(self) -> None:
         """A pipeline's micro-batches are parts of the local batch."""
         values, target = self.values, self.target
-        local = values.whole("local_batch_size", 8, 1, 10 ** 9)
+        local = values.whole("local_batch_size", self.local_batch, 1, 10 ** 9)
         micro = local
         if self.pipeline > 1 and self.old:
             count = values.whole("pipeline_parallel_microbatches", self.pipeline, 1, MOST_RANKS)

@@ -42,8 +42,8 @@ class TrainerReader(KeyReader):
     def run(self, root: Dict[str, Any]) -> None:
         """Reads all keys, then what follows from several."""
         drop_nulls(root, self.target)
-        self.read_all(root, self._read_model, self._read_length, self._read_precision, self._read_recompute,
-                      self._read_strategies, self._read_optimizer, self._read_schedule)
+        self.read_all(root, lambda: read_model(self.values), self._read_length, self._read_precision,
+                      self._read_recompute, self._read_strategies, self._read_optimizer, self._read_schedule)
 
     def read_own(self, key: str, value: Any) -> None:
         """Keeps the value."""
@@ -51,30 +51,6 @@ class TrainerReader(KeyReader):
         if key.startswith("fsdp_config.") and not name.startswith("fsdp_"):
             name = "fsdp_" + name
         self.values.add(self.names.get(name, name), key, value)
-
-    def _read_model(self) -> None:
-        values, target = self.values, self.target
-        if not values.has("model_name_or_path"):
-            return
-        name = values.text("model_name_or_path", "")
-        if target.given("model"):
-            values.note(f"--model {target.value('model')}{GOES_BEFORE}", "model_name_or_path")
-            return
-        if os.path.isfile(os.path.join(name, "config.json")):
-            target.set("model", name)
-        else:
-            preset = preset_of(name)
-            if not preset:
-                values.refuse("model_name_or_path", f"is {in_quotes(name)}, which is no folder with a config.json, "
-                              "and no preset has its sizes. Give --model: hf:// and its name if the hub's cache has "
-                              "it, the folder into which it was downloaded, or a preset (consist plugins llama)")
-            target.set("model", preset)
-            target.model_sizes = PRESETS[preset]
-            target.differs(f"{name}: --model {preset} has its sizes and random weights; give --model FOLDER to train "
-                           "its own")
-        values.note(f"--model {target.value('model')}", "model_name_or_path")
-        if values.has("reinit_weights"):
-            values.state("reinit_weights", "from-scratch", "true" if values.truth("reinit_weights") else "false")
 
     def _read_length(self) -> None:
         values, target = self.values, self.target
@@ -295,6 +271,32 @@ class TrainerReader(KeyReader):
 
 _OF_WARMUP = ("warmup_steps", "warmup_ratio")
 _FSDP_VALUES = ("fsdp", "fsdp_sharding_strategy", "fsdp_reshard_after_forward", "fsdp_offload_params")
+
+
+def read_model(values: StoredValues) -> None:
+    """Sets the model that "model_name_or_path" names: a folder, or the preset with the sizes of a model of the hub."""
+    target, name = values.target, "model_name_or_path"
+    if not values.has(name):
+        return
+    text = values.text(name, "")
+    if target.given("model"):
+        values.note(f"--model {target.value('model')}{GOES_BEFORE}", name)
+        return
+    if os.path.isfile(os.path.join(text, "config.json")):
+        target.set("model", text)
+    else:
+        preset = preset_of(text)
+        if not preset:
+            values.refuse(name, f"is {in_quotes(text)}, which is no folder with a config.json, and no preset has its "
+                          "sizes. Give --model: hf:// and its name if the hub's cache has it, the folder into which it "
+                          "was downloaded, or a preset (consist plugins llama)")
+        target.set("model", preset)
+        target.model_sizes = PRESETS[preset]
+        target.differs(f"{text}: --model {preset} has its sizes and random weights; give --model FOLDER to train its "
+                       "own")
+    values.note(f"--model {target.value('model')}", name)
+    if values.has("reinit_weights"):
+        values.state("reinit_weights", "from-scratch", "true" if values.truth("reinit_weights") else "false")
 
 
 def preset_of(name: str) -> str:
