@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
-from . import (accelerate, axolotl, deepspeed, megatron, megatron_script, torchtitan, torchtitan_dump,
+from . import (accelerate, automodel, axolotl, deepspeed, megatron, megatron_script, torchtitan, torchtitan_dump,
                training_arguments)
 from .messages import DataError, UsageError, in_quotes
 from .rules import replace_values
@@ -13,7 +13,8 @@ from .target import Context, Source, Target
 
 Tree = Dict[str, Any]
 WHAT_IS_READ = ("a torchtitan TOML, a script or file of Megatron-LM's arguments, an Accelerate YAML, Hugging Face's "
-                "TrainingArguments, an Axolotl YAML, or a DeepSpeed JSON (docs/readers.md)")
+                "TrainingArguments, a YAML of Axolotl, Megatron-Bridge, NeMo AutoModel or Primus, or a DeepSpeed JSON "
+                "(docs/readers.md)")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,12 @@ class Format:
 
 _MEGATRON = Format("megatron", "Megatron-LM", "num-layers=4", megatron_script.is_config, megatron.read,
                    megatron_script.arguments_of_tree)
+# Ways out where a configuration is code: by what the code names, and for all other code.
+_WAYS_OUT = {"megatron.bridge": "Megatron-Bridge writes the configuration that a recipe makes as YAML, which is read: "
+                                "by cfg.to_yaml(FILE), and as run_config.yaml into each checkpoint (docs/readers.md)",
+             "nemo_automodel": "Give the recipe's YAML (docs/readers.md)"}
+_WAY_OUT = ("Give its values as options, or write them into a TOML of torchtitan's layout before February 2026 "
+            "([model], [training], [parallelism], ...; docs/readers.md)")
 # The first that recognises a tree reads it.
 FORMATS: List[Format] = [
     Format("accelerate", "Accelerate", "fsdp_config.fsdp_offload_params=true", accelerate.is_config, accelerate.read),
@@ -37,6 +44,7 @@ FORMATS: List[Format] = [
     Format("torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2", torchtitan_dump.is_config,
            torchtitan_dump.read),
     Format("torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2", torchtitan.is_config, torchtitan.read),
+    Format("automodel", "NeMo AutoModel", "distributed.tp_size=2", automodel.is_config, automodel.read),
     Format("axolotl", "Axolotl", "micro_batch_size=2", axolotl.is_config, axolotl.read),
     Format("transformers", "Hugging Face's Trainer", "per_device_train_batch_size=2", training_arguments.is_config,
            training_arguments.read),
@@ -53,9 +61,8 @@ def read_file(path: str, context: Context) -> Target:
     syntax = "python" if path.endswith(".py") else syntax_of(text)
     name = f"--from {path}"
     if syntax == "python":
-        raise UsageError(f"{name} is Python code, which is not run here. Give its values as options, or write "
-                         "them into a TOML of torchtitan's layout before February 2026 ([model], [training], "
-                         "[parallelism], ...; docs/readers.md)")
+        raise UsageError(f"{name} is Python code, which is not run here. "
+                         + next((way for mark, way in _WAYS_OUT.items() if mark in text), _WAY_OUT))
     if not syntax:
         raise UsageError(f"{name} is of no format that is read here; it may be {WHAT_IS_READ}")
     if syntax == "script":
