@@ -23,7 +23,7 @@ _OF_RECOMPUTE = ("recompute-activations", "recompute-granularity", "recompute-me
 
 def read(root: Dict[str, Any], target: Target) -> None:
     """Sets what the arguments state; those that are absent have Megatron-LM's defaults."""
-    _Reader(target).run(root)
+    Reader(target).run(root)
 
 
 def _typed(value: Any) -> Any:
@@ -40,12 +40,15 @@ def _listed(value: Any) -> List[Any]:
     return value if isinstance(value, list) else [value]
 
 
-class _Reader(KeyReader):
+class Reader(KeyReader):
+    """Reads the arguments by the table of them all."""
+
     def __init__(self, target: Target) -> None:
         super().__init__(target, RULES)
         self.values = StoredValues(target)
 
     def run(self, root: Dict[str, Any]) -> None:
+        """Reads the arguments."""
         self._prepare(root)
         drop_nulls(root, self.target)
         parallelism = Parallelism(self.values)
@@ -67,10 +70,12 @@ class _Reader(KeyReader):
                 tree[name] = _typed(value)
 
     def rule_of(self, key: str) -> Optional[Rule]:
+        """The rule of the argument, or of its family."""
         known = self.rules.get(key)
         return known or next((rule for beginning, rule in FAMILIES.items() if key.startswith(beginning)), None)
 
     def read_own(self, key: str, value: Any) -> None:
+        """Keeps the value."""
         name = key.rpartition(".")[2]
         if key == "num-key-value-heads":  # of Megatron-DeepSpeed
             self.values.add("group-query-attention", key, True)
