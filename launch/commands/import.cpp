@@ -32,10 +32,10 @@ constinit const Command import_command{
     .summary = "write what a file of another trainer states as a file of Consist's own",
     .usage = "FILE [--set KEY=VALUE]... [--ranks N] [--output run.toml] [--notes] [--json]",
     .about =
-        "Reads a set-up of torchtitan, Megatron-LM, Accelerate, Hugging Face's TrainingArguments, Axolotl or DeepSpeed,\n"
-        "recognised by its content, and writes it as a TOML for --config. Comments in it say of each key whether it is\n"
-        "honoured or without effect, and why. Keys that ask for what is not done here are refused, all at once. --from\n"
-        "FILE of train, compare, predict and others reads the same files directly.\n",
+        "Reads a set-up of torchtitan, Megatron-LM, Megatron-Bridge, NeMo AutoModel, Primus, Accelerate, Hugging Face's\n"
+        "TrainingArguments, Axolotl or DeepSpeed, recognised by its content, and writes it as a TOML for --config. Comments\n"
+        "in it say of each key whether it is honoured or without effect, and why. Keys that ask for what is not done here\n"
+        "are refused, all at once. --from FILE of train, compare, predict and others reads the same files directly.\n",
     .own = own_options,
     .example = "consist import train_config.toml --ranks 8 --output run.toml\n",
     .operand = "FILE",

@@ -9,6 +9,9 @@ from typing import Dict, List
 
 import pytest
 from readers.reading import Reading
+from readers.test_automodel import RECIPE
+from readers.test_bridge import CONTAINER
+from readers.test_primus import EXPERIMENT, TITAN, check_out
 from readers.test_torchtitan_dump import dump
 from readers.test_trainer import ARGUMENTS, AXOLOTL
 
@@ -24,7 +27,8 @@ WORDS = [b"null", b"true", b"-1", b"1e999", b"[", b"]", b"{", b"}", b'"', b"\x00
 def seeds() -> Dict[str, bytes]:
     """A file of each format."""
     found = {path.name: path.read_bytes() for path in sorted((Path(__file__).parent / "seeds").iterdir())}
-    return {**found, "arguments": json.dumps(ARGUMENTS).encode(), "axolotl": AXOLOTL.encode(), "dump": json.dumps(dump()).encode()}
+    return {**found, "arguments": json.dumps(ARGUMENTS).encode(), "axolotl": AXOLOTL.encode(), "dump": json.dumps(dump()).encode(),
+            "automodel": RECIPE.encode(), "bridge": CONTAINER.encode(), "primus": EXPERIMENT.encode(), "primus-titan": TITAN.encode()}
 
 
 def mutated(content: bytes, source: random.Random) -> bytes:
@@ -60,6 +64,7 @@ def check(target: Target) -> None:
 @pytest.mark.parametrize("name", sorted(seeds()))
 def test_a_changed_file_is_read_or_refused(reading: Reading, name: str) -> None:
     content, source = seeds()[name], random.Random(name)
+    check_out(reading.folder)
     (reading.folder / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
     taken = 0
     for _ in range(MUTANTS):

@@ -9,7 +9,10 @@ from typing import Dict, List
 
 import pytest
 from readers.test_accelerate import DEEPSPEED
+from readers.test_automodel import RECIPE
+from readers.test_bridge import CONTAINER
 from readers.test_megatron import WHOLE as MEGATRON
+from readers.test_primus import EXPERIMENT, check_out
 from readers.test_torchtitan import WHOLE, toml
 from readers.test_torchtitan_dump import dump
 from readers.test_trainer import ARGUMENTS, AXOLOTL
@@ -17,7 +20,7 @@ from readers.test_trainer import ARGUMENTS, AXOLOTL
 Result = "subprocess.CompletedProcess[str]"
 FILES: Dict[str, str] = {"titan": WHOLE, "titan2": toml("pipeline_parallel_degree = 2", "[activation_checkpoint]\nmode = 'full'\n"),
                          "dump": json.dumps(dump()), "arguments": json.dumps({**ARGUMENTS, "model_name_or_path": "Qwen/Qwen3-8B"}), "axolotl": AXOLOTL,
-                         "script": MEGATRON}
+                         "script": MEGATRON, "automodel": RECIPE, "bridge": CONTAINER, "experiment": EXPERIMENT}
 
 
 def run(program: str, folder: Path, *words: str, **environment: str) -> Result:
@@ -29,6 +32,7 @@ def run(program: str, folder: Path, *words: str, **environment: str) -> Result:
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_an_imported_file_is_the_configuration_of_from(program: str, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(FILES[name])
+    check_out(tmp_path)
     imported = run(program, tmp_path, "import", name, "--output", "run.toml", "--ranks", "16")
     assert imported.returncode == 0, imported.stderr
     own = run(program, tmp_path, "train", "--config", "run.toml", "--print-config")

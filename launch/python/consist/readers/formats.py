@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
-from . import (accelerate, automodel, axolotl, bridge, deepspeed, megatron, megatron_script, torchtitan,
+from . import (accelerate, automodel, axolotl, bridge, deepspeed, megatron, megatron_script, primus, torchtitan,
                torchtitan_dump, training_arguments)
 from .messages import DataError, UsageError, in_quotes
 from .rules import replace_values
@@ -46,6 +46,7 @@ FORMATS: List[Format] = [
     Format("torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2", torchtitan.is_config, torchtitan.read),
     Format("automodel", "NeMo AutoModel", "distributed.tp_size=2", automodel.is_config, automodel.read),
     Format("bridge", "Megatron-Bridge", "train.micro_batch_size=2", bridge.is_config, bridge.read),
+    Format("primus", "Primus", "train_iters=10", primus.is_config, primus.read, primus.prepare),
     Format("axolotl", "Axolotl", "micro_batch_size=2", axolotl.is_config, axolotl.read),
     Format("transformers", "Hugging Face's Trainer", "per_device_train_batch_size=2", training_arguments.is_config,
            training_arguments.read),
