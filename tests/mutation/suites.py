@@ -67,6 +67,7 @@ SUITES = {
     "launch/measure": [("commands", "Calibrate*:OpTimes*:Throttling*:HostLink*")],
     "launch/search/tune": [("advise", "*Tune*"), ("commands", "Tune*")],
     "launch/predict": [("advise", "*"), ("commands", "Predict*:ComparePredict*:Tune*")],
+    "launch/verdict": [("verdict", "*"), ("commands", "Hostile*")],
     "launch/import": [("commands", "*Deepspeed*:*TrainerFile*"), ("commands", "*")],
     "launch/python": [("python", ".")],
     "launch/python/consist/readers": [("python", "readers")],
@@ -106,6 +107,7 @@ TARGETS = {
     "launch/search/advise": ["bin/consist", "bin/test_advise"],
     "launch/predict": ["bin/consist", "bin/test_advise", "bin/test_commands"],
     "launch/python": ["bin/consist"],
+    "launch/verdict": ["bin/consist", "bin/test_verdict", "bin/test_commands"],
     "launch/search/tune": ["bin/consist", "bin/test_advise", "bin/test_commands"],
 }
 TARGETS["plugins/strategies/common"] = ["lib/consist/plugins/strategy-cp.so", "lib/consist/plugins/strategy-ep.so", "lib/consist/plugins/strategy-tp-sp.so"]

@@ -113,6 +113,16 @@ TEST_F(Sides, PartsOfTheReasonSumToTheDifference) {
   EXPECT_NEAR(attention->change(), 0.02, 0.001);
 }
 
+TEST_F(Sides, ReasonsAreOfAsManyTokens) {
+  const Verdict verdict = verdict_on(side("a", 3, {.tokens = 64}, 0), side("b", 3, {.seconds = 0.2, .tokens = 128}, 1));
+  EXPECT_NEAR(verdict.speed().contrast.ratio, 1, 0.02);
+  EXPECT_NEAR(verdict.reason.step_b / verdict.reason.step_a, 1, 0.02) << "a step of twice the tokens may take twice as long";
+  double sum = 0;
+  for (const PartChange& part : verdict.reason.parts) sum += part.change();
+  EXPECT_NEAR(sum, verdict.reason.step_b - verdict.reason.step_a, 1e-9);
+  EXPECT_THAT(verdict_text(verdict), HasSubstr("time of as many tokens as a step of A has: "));
+}
+
 TEST_F(Sides, OfOtherWorkCannotBeJudgedUnlessByTurns) {
   const SideArchive quiet{.noise = 0.002}, disturbed{.noise = 0.002, .others = 0.6};
   const Verdict apart = verdict_on(side("a", 3, quiet, 0), side("b", 3, disturbed, 100), {.slower = 0.02});
