@@ -173,3 +173,9 @@ def test_a_file_without_a_length_says_so(reading: Reading) -> None:
 
 def test_weights_that_are_not_loaded_are_random(reading: Reading) -> None:
     assert reading.read(RECIPE.replace("from_pretrained\n", "from_config\n")).options["from-scratch"] == "true"
+
+
+def test_a_key_stays_on_its_line(reading: Reading) -> None:
+    text = changed(split=r'  "a\tb\nc": 1')
+    assert any(line == r"automodel dataset.a\tb\nc 1: no effect here: --dataset and its options say what is trained on" for line in reading.read(text).notes())
+    reading.refused(changed(betas=r'  "a\tb": 1'), r'"optimizer.a\tb" is not known here')

@@ -26,6 +26,11 @@ def printable(text: str) -> str:
     return _SURROGATE.sub(lambda found: f"\\x{ord(found.group()) & 0xff:02x}", text)
 
 
+def one_line(text: str) -> str:
+    """The text as printable() has it, on one line."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def in_quotes(text: str, most: int = _MOST) -> str:
     """A name for a message: quoted, on one line, cut after `most` characters."""
     cut = text[:most].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Set, Tuple
 
-from .messages import UsageError, as_text, printable, shown
+from .messages import UsageError, as_text, one_line, printable, shown
 
 GOES_BEFORE = " is given and goes before the file"
 MOST_RANKS = 65_536
@@ -98,7 +98,7 @@ class Target:
 
     def refuse(self, key: str, why: str) -> NoReturn:
         """Raises UsageError about a key."""
-        raise UsageError(f"{self.source.where}{printable(key)} {why}")
+        raise UsageError(f"{self.source.where}{one_line(key)} {why}")
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Runs a step of a reader. What it refuses waits for throw_refusals(), which says all together."""
@@ -124,8 +124,8 @@ class Target:
         """Notes the effect of a key. A text that begins with "no effect" says that it has none here."""
         fate = (WITHOUT_EFFECT if what.startswith("no effect")
                 else BEHIND_COMMAND_LINE if what.endswith(GOES_BEFORE) else HONOURED)
-        self.entries.append(Entry(printable(key), value, what, fate))
-        self.detail(f"{printable(key)} {shown(value)}: {what}")
+        self.entries.append(Entry(one_line(key), value, what, fate))
+        self.detail(f"{one_line(key)} {shown(value)}: {what}")
 
     def detail(self, text: str) -> None:
         """A line for who asks what became of each key: "parallelism: --ranks 8"."""

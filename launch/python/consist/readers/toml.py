@@ -5,7 +5,7 @@ import json
 import re
 from typing import Dict, Iterator, List
 
-from .messages import in_quotes, printable, shown
+from .messages import in_quotes, one_line, printable, shown
 from .target import BEHIND_COMMAND_LINE, HONOURED, WITHOUT_EFFECT, Target
 
 # Options whose values are texts, though they may look like numbers.
@@ -23,17 +23,13 @@ def to_toml(target: Target) -> str:
     for fate, head in _HEADS.items():
         entries = [entry for entry in target.entries if entry.fate == fate]
         lines += ["#", f"# {head}"] if entries else []
-        lines += [f"#   {_one_line(f'{entry.key} {shown(entry.value)}: {entry.what}')}" for entry in entries]
+        lines += [f"#   {one_line(f'{entry.key} {shown(entry.value)}: {entry.what}')}" for entry in entries]
     if target.defaults:
         lines += ["#", f"# Keys that are absent have {source.trainer}'s defaults:",
-                  *(f"#   {_one_line(default)}" for default in target.defaults)]
+                  *(f"#   {one_line(default)}" for default in target.defaults)]
     if target.remarks:
-        lines += ["#", "# Done otherwise here, or left open:", *(f"#   {_one_line(text)}" for text in target.remarks)]
+        lines += ["#", "# Done otherwise here, or left open:", *(f"#   {one_line(text)}" for text in target.remarks)]
     return "\n".join([*lines, "", *_tables(target.options)]) + "\n"
-
-
-def _one_line(text: str) -> str:
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _tables(options: Dict[str, str]) -> Iterator[str]:
