@@ -12,6 +12,7 @@ namespace {
 
 constexpr RunOption own_options[] = {
     repeated(valued("set", OptionKind::text, "", "KEY=VALUE", "replaces a value of the file; KEY=null leaves it out")),
+    valued("model", OptionKind::text, "", "NAME", "the model, where the file leaves it open: as --model of train"),
     valued("ranks", OptionKind::integer, "", "N", "the number of ranks, where the file leaves it open", "1..65536"),
     valued("output", OptionKind::text, "", "FILE", "file to write; without it standard output"),
     a_switch("overwrite", "replace the output if it exists"),
@@ -30,7 +31,7 @@ int import(const CommandLine& line) {
 constinit const Command import_command{
     .name = "import",
     .summary = "write what a file of another trainer states as a file of Consist's own",
-    .usage = "FILE [--set KEY=VALUE]... [--ranks N] [--output run.toml] [--notes] [--json]",
+    .usage = "FILE [--set KEY=VALUE]... [--model NAME] [--ranks N] [--output run.toml] [--notes] [--json]",
     .about =
         "Reads a set-up of torchtitan, Megatron-LM, Megatron-Bridge, NeMo AutoModel, Primus, Accelerate, Hugging Face's\n"
         "TrainingArguments, Axolotl or DeepSpeed, recognised by its content, and writes it as a TOML for --config. Comments\n"

@@ -10,7 +10,7 @@ from typing import Dict, List
 import pytest
 from readers.test_accelerate import DEEPSPEED
 from readers.test_automodel import RECIPE
-from readers.test_bridge import CONTAINER
+from readers.test_bridge import CONTAINER, OVER_A_RECIPE
 from readers.test_megatron import WHOLE as MEGATRON
 from readers.test_primus import EXPERIMENT, check_out
 from readers.test_torchtitan import WHOLE, toml
@@ -39,6 +39,19 @@ def test_an_imported_file_is_the_configuration_of_from(program: str, tmp_path: P
     direct = run(program, tmp_path, "train", "--from", name, "--ranks", "16", "--print-config")
     assert (own.returncode, direct.returncode) == (0, 0), own.stderr + direct.stderr
     assert own.stdout == direct.stdout
+
+
+def test_what_a_file_leaves_open_is_given(program: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(OVER_A_RECIPE)
+    assert "give --model" in run(program, tmp_path, "import", "a.yaml").stderr
+    block = ["recompute_granularity=full", "recompute_method=block", "recompute_num_layers=2"]  # needs the model's layers
+    imported = run(program, tmp_path, "import", "a.yaml", "--output", "run.toml", "--model", "llama-3.2-1b", "--ranks", "4",
+                   *(word for value in block for word in ("--set", f"model.{value}")))
+    assert imported.returncode == 0, imported.stderr
+    own = run(program, tmp_path, "train", "--config", "run.toml", "--print-config")
+    direct = run(program, tmp_path, "train", "--from", "a.yaml", "--model", "llama-3.2-1b", "--ranks", "4", "--print-config",
+                 *(word for value in block for word in ("--from-set", f"model.{value}")))
+    assert own.stdout == direct.stdout and 'recompute-layers = "0-1"' in own.stdout, own.stderr + direct.stderr
 
 
 def test_each_key_is_a_comment(program: str, tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from typing import Any, Dict, List, Optional
 
 from .formats import read_file
 from .messages import DataError, UsageError, printable
+from .models import PRESETS
 from .target import Context, Sizes, Target
 from .toml import to_toml
 
 VERSION = 1
+_LEFT_OPEN = ("model", "ranks")  # options that a file may leave open
 
 
 def main(words: Optional[List[str]] = None) -> int:
@@ -47,16 +49,17 @@ def _import(words: List[str]) -> int:
                                      "as a file of Consist's own, with each key as a comment (docs/readers.md).")
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="replaces a value of the file")
+    parser.add_argument("--model", metavar="NAME", help="the model, where the file leaves it open")
     parser.add_argument("--ranks", metavar="N", type=int, help="the number of ranks, where the file leaves it open")
     parser.add_argument("--output", metavar="FILE", help="file to write; without it standard output")
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     parser.add_argument("--notes", action="store_true", help="say what became of each key on standard error, too")
     parser.add_argument("--json", action="store_true", help="write JSON instead of TOML")
     given = parser.parse_args(words)
-    ranks = {} if given.ranks is None else {"ranks": str(given.ranks)}
-    context = Context(given=ranks, replacements=given.set, each_key=given.notes)
+    options = {name: str(value) for name, value in vars(given).items() if name in _LEFT_OPEN and value is not None}
+    context = Context(given=options, sizes=PRESETS.get(given.model), replacements=given.set, each_key=given.notes)
     target = read_file(given.file, context)
-    target.options.update(ranks)
+    target.options.update(options)
     for line in target.notes():
         print(printable(line), file=sys.stderr)
     text = json.dumps({**_document(target), "keys": [vars(entry) for entry in target.entries]}, indent=2) + "\n" \
