@@ -46,6 +46,7 @@ Difference of_configuration(const std::string& name, const SideRun& a, const Sid
     const bool constant = a.schedule == "constant" && b.schedule == "constant";
     return {.kind = "training", .prevents = constant ? std::vector<std::string>{} : trained};
   }
+  if (name.starts_with("chosen_options/")) return {.kind = "measurement", .prevents = {}};  // by the device, at the start
   if (name == "profile" || name == "observe")
     return {.kind = "measurement", .prevents = name == "profile" ? timed : std::vector<std::string>{}};
   return {.kind = "option", .prevents = {}};
@@ -94,8 +95,6 @@ std::vector<Difference> stated(const Side& a, const Side& b) {
   on_processor = on_processor || std::isnan(first_a.outcome.clock);
   std::vector<Difference> differences;
   for (const Condition& condition : differences_of(rows, true)) {
-    if (condition.name.starts_with("chosen_options"))
-      continue;  // what a device measured and chose: in versions or options already
     Difference difference = of_machine.contains(condition.name) ? of_environment(condition.name, on_processor)
                                                                 : of_configuration(condition.name, first_a, first_b);
     difference.name = condition.name;

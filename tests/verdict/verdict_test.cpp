@@ -149,15 +149,17 @@ TEST_F(Sides, OfSingleRunsSayWhatTheyAssume) {
 }
 
 TEST_F(Sides, SayFirstWhatMakesThemIncomparable) {
-  const SideArchive other{.tokens = 128,
-                          .clock = 1.5e9,
-                          .load = 2,
-                          .config = {{"/sequence", 64}, {"/learning_rate", 0.1}, {"/dataset", "text"}},
-                          .environment = {{"/host", "another"}, {"/device", "NVIDIA H100"}, {"/versions/onednn", "9"}}};
-  const Verdict verdict = verdict_on(side("a", 3, {.clock = 1.9e9, .load = 1}, 0), side("b", 3, other, 1), {.slower = 0.5});
+  const SideArchive other{
+      .tokens = 128,
+      .clock = 1.5e9,
+      .load = 2,
+      .config = {{"/sequence", 64}, {"/learning_rate", 0.1}, {"/dataset", "text"}, {"/chosen_options/cpu/bf16", "another"}},
+      .environment = {{"/host", "another"}, {"/device", "NVIDIA H100"}, {"/versions/onednn", "9"}}};
+  const Verdict verdict = verdict_on(side("a", 3, one, 0), side("b", 3, other, 1), {.slower = 0.5});
   const auto kinds = kinds_of(verdict);
   EXPECT_EQ(kinds, (std::map<std::string, std::string>{{"sequence", "sizes"},
                                                        {"learning_rate", "option"},
+                                                       {"chosen_options/cpu/bf16", "measurement"},
                                                        {"dataset", "data"},
                                                        {"host", "machine"},
                                                        {"name of the device", "machine"},
