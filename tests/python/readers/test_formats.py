@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from typing import Dict, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
 import pytest
 from readers.reading import Reading
@@ -38,6 +38,25 @@ def test_a_file_is_of_one_format(name: str) -> None:
     tree = parse(text, syntax_of(text), name)
     recognised = {form.name for form in FORMATS if form.recognises(tree)}
     assert recognised == ({expected} if expected else set())
+
+
+def leaves(tree: Dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """The paths of all values."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key
+
+
+@pytest.mark.parametrize("text", [
+    RECIPE, RECIPE.replace("  sequence_parallel: false", "  pp_size: 2\n  pipeline:\n    pp_schedule: 1f1b\n    round_virtual_stages_to_pp_multiple: up\n"
+                           "    layers_per_stage: 8"), CONTAINER, TORCHTITAN, AXOLOTL, ACCELERATE], ids=range(6))
+def test_something_is_said_of_each_key(reading: Reading, text: str) -> None:
+    said = {entry.key for entry in reading.read(text, model="llama-tiny").entries}
+    for path in leaves(parse(text, syntax_of(text), "file")):
+        words = path.split(".")
+        assert any(".".join(words[:count]) in said for count in range(1, len(words) + 1)), path
 
 
 def test_what_is_read_names_all(reading: Reading) -> None:

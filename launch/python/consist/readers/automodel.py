@@ -78,6 +78,8 @@ class _Parallelism(torchtitan_parallelism.Parallelism):
             self.values.add("data_parallel_shard_degree", key, size // replicas, size)
         super().read()
         self._read_tensor()
+        self.values.note("each rank has as many stages" if self.pipeline > 1 else "no effect: there is no pipeline",
+                         "round_virtual_stages_to_pp_multiple")
 
     def _read_tensor(self) -> None:
         if self.tensor > 1:

@@ -72,7 +72,8 @@ class _Reader(FieldReader):
     def run(self, root: Dict[str, Any]) -> None:
         """Reads the sections."""
         target, whole = self.target, "_target_" in root
-        root.pop("_target_", None)
+        if whole:
+            target.note("_target_", root.pop("_target_"), "a whole configuration")
         for key in list(root):
             root[key] = plain(root[key])
         self._leave_out_open(root)
