@@ -149,6 +149,7 @@ TEST_F(Sides, OfSingleRunsSayWhatTheyAssume) {
 }
 
 TEST_F(Sides, SayFirstWhatMakesThemIncomparable) {
+  const SideArchive one{.clock = 1.9e9, .load = 1, .config = {{"/chosen_options/cpu/bf16", "native"}}};
   const SideArchive other{
       .tokens = 128,
       .clock = 1.5e9,
