@@ -67,7 +67,7 @@ TrainingState::TrainingState(NamedPrograms programs, Device& device, const Commu
   programs_ = std::move(prepared.programs);
   device_bytes_ = prepared.device_bytes;
   host_bytes_ = prepared.host_bytes;
-  list_values();
+  values_ = values_of(step().program(), rank_);
 }
 
 TrainingState::Prepared TrainingState::prepare(NamedPrograms programs, const CommunicatorOfQueue& communicators) const {
@@ -143,9 +143,8 @@ void TrainingState::replace_programs(NamedPrograms programs, const CommunicatorO
   device_bytes_ = prepared.device_bytes;
   host_bytes_ = prepared.host_bytes;
   release_arenas();
-  values_.clear();
   named_.clear();
-  list_values();
+  values_ = values_of(step().program(), rank_);
   allocate(profile);
   const std::map<std::string, TensorId> kept = kept_tensors();
   for (const auto& [name, bytes] : values) {

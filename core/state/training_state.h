@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -113,6 +112,8 @@ class CONSIST_API TrainingState {
     StateKind kind = StateKind::logical;
   };
   const std::vector<Value>& values() const noexcept { return values_; }
+  /// The values of a rank whose step is this program.
+  static std::vector<Value> values_of(const Program& program, int rank);
   /// States beside the parameters that the step reads or writes. Of an evaluation those that it only reads, such as averages that an
   /// optimizer keeps, are not among values(): a checkpoint of a run that trains has them.
   std::vector<Value> states_read() const;
@@ -151,10 +152,6 @@ class CONSIST_API TrainingState {
   void write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make, bool own = false);
   void zero(TensorId tensor);
   void zero_states();
-  void list_values();
-  void list_states();
-  Value state_value(TensorId state) const;
-  std::set<TensorId> storages_of_parameters() const;
   TensorId find_named(PreparedProgram& program, std::string_view name);  // no_tensor if there is none
   TensorId named(PreparedProgram& program, std::string_view name);
 

@@ -21,28 +21,9 @@ void decode(const void* bytes, DType dtype, std::span<float> out) {
   }
 }
 
-}  // namespace
+using Value = TrainingState::Value;
 
-void TrainingState::list_values() {
-  const Program& program = step().program();
-  bool saved_here = true;
-  auto add = [&](const std::string& name, TensorId tensor) {
-    if (tensor == no_tensor) return;
-    const Tensor& t = program[tensor];
-    const Shape shape = t.state_kind == StateKind::per_rank ? program.local(tensor) : t.shape;
-    values_.push_back(
-        {.name = name, .tensor = tensor, .dtype = t.dtype, .shape = shape, .saved_here = saved_here, .kind = t.state_kind});
-  };
-  for (const Parameter& p : program.parameters) {
-    saved_here = p.tied_replica < 0 || p.tied_replica > rank_;
-    add(p.name, p.master == no_tensor ? p.tensor : p.master);
-    for (const ParameterState& kept : p.states) add(p.name + "." + kept.name, kept.tensor);
-  }
-  list_states();
-}
-
-std::set<TensorId> TrainingState::storages_of_parameters() const {
-  const Program& program = step().program();
+std::set<TensorId> storages_of_parameters(const Program& program) {
   std::set<TensorId> storages;
   for (const Parameter& p : program.parameters) {
     for (TensorId tensor : {p.tensor, p.master}) {
@@ -53,17 +34,54 @@ std::set<TensorId> TrainingState::storages_of_parameters() const {
   return storages;
 }
 
-TrainingState::Value TrainingState::state_value(TensorId id) const {
-  const Tensor& state = step().program()[id];
-  const Shape shape = state.state_kind == StateKind::per_rank ? step().program().local(id) : state.shape;
+Value state_value(const Program& program, TensorId id) {
+  const Tensor& state = program[id];
+  const Shape shape = state.state_kind == StateKind::per_rank ? program.local(id) : state.shape;
   return {
       .name = state.name, .tensor = id, .dtype = state.dtype, .shape = shape, .of_parameter = false, .kind = state.state_kind};
+}
+
+/// States beside the parameters that the program writes.
+void add_states(const Program& program, std::vector<Value>& values) {
+  const std::set<TensorId> of_parameters = storages_of_parameters(program);
+  std::set<TensorId> listed;
+  for (const Instruction& i : program.instructions) {
+    for (TensorId output : i.outputs) {
+      if (output == no_tensor) continue;
+      const TensorId id = program[output].storage;
+      const Tensor& state = program[id];
+      if (!state.state || state.role != Role::optimizer_state || of_parameters.contains(id) || !listed.insert(id).second)
+        continue;
+      if (Value value = state_value(program, id); value.shape.elements() > 0) values.push_back(std::move(value));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TrainingState::Value> TrainingState::values_of(const Program& program, int rank) {
+  std::vector<Value> values;
+  bool saved_here = true;
+  auto add = [&](const std::string& name, TensorId tensor) {
+    if (tensor == no_tensor) return;
+    const Tensor& t = program[tensor];
+    const Shape shape = t.state_kind == StateKind::per_rank ? program.local(tensor) : t.shape;
+    values.push_back(
+        {.name = name, .tensor = tensor, .dtype = t.dtype, .shape = shape, .saved_here = saved_here, .kind = t.state_kind});
+  };
+  for (const Parameter& p : program.parameters) {
+    saved_here = p.tied_replica < 0 || p.tied_replica > rank;
+    add(p.name, p.master == no_tensor ? p.tensor : p.master);
+    for (const ParameterState& kept : p.states) add(p.name + "." + kept.name, kept.tensor);
+  }
+  add_states(program, values);
+  return values;
 }
 
 std::vector<TrainingState::Value> TrainingState::states_read() const {
   const Program& program = step().program();
   std::vector<Value> states;
-  std::set<TensorId> listed = storages_of_parameters();
+  std::set<TensorId> listed = storages_of_parameters(program);
   for (const Value& value : values_) {
     if (!value.of_parameter) states.push_back(value);
     listed.insert(value.tensor);
@@ -73,26 +91,10 @@ std::vector<TrainingState::Value> TrainingState::states_read() const {
       if (input == no_tensor) continue;
       const TensorId id = program[input].storage;
       if (!program[id].state || program[id].role != Role::optimizer_state || !listed.insert(id).second) continue;
-      if (Value value = state_value(id); value.shape.elements() > 0) states.push_back(std::move(value));
+      if (Value value = state_value(program, id); value.shape.elements() > 0) states.push_back(std::move(value));
     }
   }
   return states;
-}
-
-void TrainingState::list_states() {
-  const Program& program = step().program();
-  const std::set<TensorId> of_parameters = storages_of_parameters();
-  std::set<TensorId> listed;
-  for (const Instruction& i : program.instructions) {
-    for (TensorId output : i.outputs) {
-      if (output == no_tensor) continue;
-      const TensorId id = program[output].storage;
-      const Tensor& state = program[id];
-      if (!state.state || state.role != Role::optimizer_state || of_parameters.contains(id) || !listed.insert(id).second)
-        continue;
-      if (Value value = state_value(id); value.shape.elements() > 0) values_.push_back(std::move(value));
-    }
-  }
 }
 
 void TrainingState::read_value(const Value& value, std::int64_t first, std::int64_t count, void* out) {

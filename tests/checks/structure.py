@@ -20,7 +20,7 @@ import sys
 
 # Lowest first: a room includes headers of its own and of rooms before it. Public headers (core/include) belong to none.
 ROOMS = ["base", "network", "job", "collectives", "program", "ops", "cost", "passes", "compile", "lower", "archive", "weights", "checkpoint", "config", "plugin",
-         "plan", "connect", "state", "record", "training"]
+         "plan", "connect", "state", "record", "training", "reference", "interpreter", "prove"]
 # The same of launch/, above all of core/.
 LAUNCH_ROOMS = ["import", "cli", "start", "predict", "measure", "compare", "search", "view", "verdict", "generate", "commands"]
 
@@ -81,7 +81,7 @@ NAME_COMPARED = [
     re.compile(r'(?:find|get)\([^;]*\+\s*(?:std::string\()?[\w.]*\bop->name\(\)'),
 ]
 ORIGIN_COMPARED = re.compile(r"\binserted_by\s*[!=]=(?!\s*(?:nullptr|'))|[!=]=\s*[\w.>()\[\]-]*\binserted_by\b")
-OWN_NAMES = ("core/ops/",)
+OWN_NAMES = ("core/ops/", "core/interpreter/")  # the interpreter has a formula for each op, as a device has a kernel
 KERNELS = re.compile(r"^plugins/devices/.*(kernels/|make_kernel)")
 # Figures of machine files are kept by the name of an op, "*" being all others: that is a key of a file, not a property of an op.
 NOT_OPS = {"core/cost/machine_file.cpp", "core/cost/cost_model.cpp", "core/plan/machine_choice.cpp", "core/program/float8_scaling.h",

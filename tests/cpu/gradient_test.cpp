@@ -8,6 +8,7 @@
 #include "core/lower/prepared_program.h"
 #include "core/program/verifier.h"
 #include "tests/cpu/kernel_run.h"
+#include "tests/reference/numerical.h"
 
 namespace consist {
 namespace {

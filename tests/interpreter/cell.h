@@ -5,15 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "tests/interpreter/step_run.h"
+#include "core/prove/one_rank.h"
+#include "tests/interpreter/configuration.h"
 
 namespace consist::interpreter {
 
-/// Differences between the sums of another order in fp64, as a part of a tensor's largest element.
-inline constexpr double tolerance = 1e-9;
-
 /// Outcome of the same model, tokens and weights on one rank. Kept for the process.
-const Outcome& one_rank(const RunConfig& config);
+const Outcome& one_rank(const RankPrograms& programs);
 
 /// Differences from one rank: losses, norms, parameters, moments, gradients, each with its first element; empty if none.
 std::vector<std::string> differences(const RankPrograms& programs, const Outcome& found);

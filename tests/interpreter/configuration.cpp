@@ -6,7 +6,6 @@
 
 #include "consist/error.h"
 #include "core/plan/plan.h"
-#include "core/program/verifier.h"
 #include "tests/golden_config.h"
 #include "tests/temporary_folder.h"
 
@@ -93,23 +92,6 @@ std::unique_ptr<RankPrograms> compile(RunConfig config, std::int64_t workspace) 
   const Plan plan = plan_run(std::move(config), plugin_host());
   RunConfig settled = plan.config();
   return compile(std::move(settled), plan.parts(), workspace);
-}
-
-std::unique_ptr<RankPrograms> compile(RunConfig config, Parts parts, std::int64_t workspace) {
-  auto made = std::make_unique<RankPrograms>();
-  made->layout = lay_out(parts.uses, config.ranks);
-  const CompileRequest request = parts.compile_request(config);
-  for (int rank = 0; rank < config.ranks; ++rank) {
-    made->steps.push_back(planned(compile_step(request, made->layout, rank), workspace));
-    const Planned& step = made->steps.back();
-    const auto states = state_addresses(step.program, step.plan);
-    made->evaluations.push_back(planned(compile_evaluation(request, made->layout, rank), workspace, &states));
-    verify(step.program);
-    verify(made->evaluations.back().program);
-  }
-  made->parts = std::move(parts);
-  made->config = std::move(config);
-  return made;
 }
 
 }  // namespace consist::interpreter

@@ -1,4 +1,4 @@
-// A run as a command line states it, and its programs on every rank, compiled as `consist train` compiles them.
+// A run as a command line states it, of the golden models and the plugins of this build.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/parts.h"
+#include "core/interpreter/rank_programs.h"
 #include "core/plugin/host.h"
-#include "tests/interpreter/planned.h"
 
 namespace consist::interpreter {
 
@@ -31,17 +30,7 @@ PluginHost& plugin_host();
 /// tokens a step. Throws UsageError.
 RunConfig config_of(const ModelChoice& model, const std::vector<std::string>& words);
 
-/// The programs of all ranks, planned.
-struct RankPrograms {
-  RunConfig config;  ///< with its batch settled
-  Parts parts;
-  Layout layout;
-  std::vector<Planned> steps, evaluations;  ///< by rank; an evaluation shares the memory of its rank's step
-};
-
-/// Throws what the compiler throws: UsageError for what cannot be run. `workspace`: see planned().
+/// As compile() of core/interpreter, with the plugins of this build.
 std::unique_ptr<RankPrograms> compile(RunConfig config, std::int64_t workspace);
-/// The same of parts that need not be those that the configuration names.
-std::unique_ptr<RankPrograms> compile(RunConfig config, Parts parts, std::int64_t workspace);
 
 }  // namespace consist::interpreter

@@ -1,8 +1,9 @@
 // The gradients' formulas, which all cells rest on, beside central differences of the ops themselves.
 #include <gtest/gtest.h>
 
-#include "tests/reference/gradients.h"
-#include "tests/reference/moe.h"
+#include "core/reference/gradients.h"
+#include "core/reference/moe.h"
+#include "tests/reference/numerical.h"
 
 namespace consist::reference {
 namespace {

@@ -6,7 +6,7 @@
 #include "consist/op.h"
 #include "core/lower/waits.h"
 #include "tests/interpreter/expect_one_rank.h"
-#include "tests/interpreter/order_check.h"
+#include "core/interpreter/order_check.h"
 
 namespace consist::interpreter {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <latch>
 #include <thread>
 
 #include "consist/error.h"
@@ -163,6 +164,7 @@ TEST(Leader, NonsenseOfARankThatIsLedEndsThatRankAndNotItsLeader) {
   auto addresses = make_addresses_on_hosts(4, 2);
   const std::uint16_t port = addresses[0].master_port;
   addresses.pop_back();
+  std::latch joined(3);
   std::thread rank3([&] {
     FrameStream stream(knock(port));
     const std::string claim = JoinClaim{0, 3, 4, "evil", "host 1", 0}.text();
@@ -184,13 +186,18 @@ TEST(Leader, NonsenseOfARankThatIsLedEndsThatRankAndNotItsLeader) {
     FrameStream led(knock(leaders_port));
     network::prove_to_server(led.socket(), test_token, purpose_of_leader(2), claim_at_leader(3, 0), Clock::now() + 5s);
     led.push(message(MessageKind::heartbeat).text("").take());
-    led.push("\x01garbage");
     led.flush();
     stream.push(message(MessageKind::moved).take());
     stream.flush();
+    joined.wait();  // a rank that comes after the job has failed finds nobody to join
+    led.push("\x01garbage");
+    led.flush();
     EXPECT_TRUE(is_closed_within(led.socket(), 10s));
   });
-  const auto errors = run_ranks(addresses, [](JoinedJob& job) { job.barrier("never", 10s); });
+  const auto errors = run_ranks(addresses, [&](JoinedJob& job) {
+    joined.count_down();
+    job.barrier("never", 10s);
+  });
   rank3.join();
   for (const auto& error : errors) {
     EXPECT_EQ(testing::blamed(error), 3);

@@ -6,7 +6,7 @@
 #include "consist/token_order.h"
 #include "tests/kernels/devices.h"
 #include "tests/kernels/run_kernel.h"
-#include "tests/reference/gradients.h"
+#include "core/reference/gradients.h"
 
 namespace consist {
 namespace {

@@ -8,7 +8,7 @@
 #include "consist/error.h"
 #include "tests/kernels/devices.h"
 #include "tests/kernels/run_kernel.h"
-#include "tests/reference/gradients.h"
+#include "core/reference/gradients.h"
 
 namespace consist {
 namespace {

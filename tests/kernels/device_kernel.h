@@ -1,4 +1,4 @@
-// Kernels of a device at small, odd shapes, against tests/reference/ops.h.
+// Kernels of a device at small, odd shapes, against core/reference/ops.h.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "tests/kernels/fp8_kernel.h"
-#include "tests/reference/moe.h"
+#include "core/reference/moe.h"
 
 namespace consist {
 namespace {

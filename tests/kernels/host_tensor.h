@@ -10,7 +10,7 @@
 #include "consist/bfloat16.h"
 #include "consist/float8.h"
 #include "consist/op.h"
-#include "tests/reference/ops.h"
+#include "tests/reference/numerical.h"
 
 namespace consist::test {
 

@@ -1,10 +1,10 @@
 // Kernels of mixtures of experts against fp64: routing, rows of experts, grouped products.
-#include "tests/reference/moe.h"
+#include "core/reference/moe.h"
 
 #include <gmock/gmock.h>
 
 #include "tests/kernels/device_kernel.h"
-#include "tests/reference/moe_sends.h"
+#include "core/reference/moe_sends.h"
 
 namespace consist {
 namespace {

@@ -84,7 +84,7 @@ TEST(FrozenParameters, OfStagesThatBeginWithinALayer) {
 
 /// A run of one rank whose norm is not limited, so that no gradient depends on another.
 const Outcome& outcome(const Words& words) {
-  return one_rank(config_of(untied, Words{"--max-norm=0"} + words));
+  return one_rank(*compile(config_of(untied, Words{"--max-norm=0"} + words), 0));
 }
 
 TEST(FrozenParameters, KeepTheirValuesAndTheOthersTrainAsBefore) {

@@ -10,9 +10,9 @@
 #include "consist/error.h"
 #include "consist/layers.h"
 #include "core/plan/plan.h"
-#include "tests/interpreter/compute.h"
+#include "core/interpreter/compute.h"
 #include "tests/interpreter/expect_one_rank.h"
-#include "tests/interpreter/work.h"
+#include "core/interpreter/work.h"
 
 namespace consist::interpreter {
 namespace {
@@ -213,7 +213,7 @@ void expect_close(const std::string& what, const std::vector<double>& found, con
     largest = std::max(largest, std::abs(expected[i]));
     worst = std::max(worst, std::abs(found[i] - expected[i]));
   }
-  EXPECT_LE(worst, tolerance * largest) << what;
+  EXPECT_LE(worst, prove::tolerance * largest) << what;
 }
 
 void expect_what_one_rank_does(const Change& change, const Words& words) {

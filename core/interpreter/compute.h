@@ -1,0 +1,13 @@
+// Computes one instruction on one rank, in fp64, from the reference formulas (core/reference).
+#pragma once
+
+#include "core/interpreter/arena.h"
+
+namespace consist::interpreter {
+
+/// Reads the inputs of instruction `id` from the rank's memory, computes, and writes the outputs. Casts and quantization do not
+/// round, so that a program of any precision computes what that of fp32 does. Throws ProgramError for an op that it does not
+/// know, and what Arena throws.
+void compute(Arena& arena, InstructionId id);
+
+}  // namespace consist::interpreter

@@ -1,0 +1,216 @@
+#include "core/interpreter/step_run.h"
+
+#include <cmath>
+#include <map>
+#include <span>
+
+#include "consist/error.h"
+#include "core/interpreter/step_inputs.h"
+
+namespace consist::interpreter {
+namespace {
+
+constexpr double beta1_power = 0.9 * 0.9, beta2_power = 0.95 * 0.95;  // as in the second step of a run
+constexpr double rate = 0.02;
+
+/// A replicated scalar, from all ranks.
+double metric(std::span<const Arena> ranks, const std::string& name) {
+  double value = 0;
+  for (const Arena& arena : ranks) {
+    const TensorId id = find(arena.planned().program, name, Role::metric);
+    if (id == no_tensor)
+      throw ProgramError("rank " + std::to_string(arena.planned().program.rank) + " has no metric '" + name + "'");
+    const double here = arena.read(id).at(0);
+    if (&arena == &ranks.front()) value = here;
+    if (!(std::abs(here - value) <= 1e-9 * std::abs(value)))
+      throw ProgramError("rank " + std::to_string(arena.planned().program.rank) + " has the metric " + name + " = " +
+                         std::to_string(here) + ", rank 0 has " + std::to_string(value));
+  }
+  return value;
+}
+
+bool has_metric(std::span<const Arena> ranks, const std::string& name) {
+  return find(ranks.front().planned().program, name, Role::metric) != no_tensor;
+}
+
+/// The elements of a metric that is no scalar.
+std::vector<double> metrics(std::span<const Arena> ranks, const std::string& name) {
+  std::vector<double> values;
+  for (const Arena& arena : ranks) {
+    const TensorId id = find(arena.planned().program, name, Role::metric);
+    const std::vector<double> here = arena.read(id).data;
+    if (&arena == &ranks.front()) values = here;
+    if (here != values)
+      throw ProgramError("rank " + std::to_string(arena.planned().program.rank) + " has other values of the metric " + name +
+                         " than rank 0");
+  }
+  return values;
+}
+
+/// Rows that had no room in what ran last.
+double overflow(std::span<const Arena> ranks, const RunOptions& options) {
+  const double missing = has_metric(ranks, "overflow") ? metric(ranks, "overflow") : 0;
+  if (missing != 0 && !options.without_room) throw ProgramError(std::to_string(missing) + " rows had no room");
+  return missing;
+}
+
+void run_all(std::vector<Arena>& ranks, std::uint64_t order, const StepObserver& observer = {}) {
+  std::vector<Arena*> pointers;
+  for (Arena& arena : ranks) pointers.push_back(&arena);
+  run_step(pointers, order, observer);
+  for (Arena& arena : ranks) arena.set_instruction(-1);
+}
+
+/// A state that keeps gradients: state = decay state + factor gradient. By suffix of its name.
+struct Average {
+  double decay, factor;
+};
+std::map<std::string, Average> averages(const RunConfig& config) {
+  const auto option = [&](const char* name, double otherwise) {
+    const auto options = config.plugin_options.find(config.optimizer_plugin);
+    if (options == config.plugin_options.end()) return otherwise;
+    const auto given = options->second.find(name);
+    return given == options->second.end() ? otherwise : std::stod(given->second);
+  };
+  const auto mean = [](double decay) { return Average{decay, 1 - decay}; };
+  if (config.optimizer_plugin == "sgd") return {{".momentum", {option("momentum", 0.9), 1}}};
+  if (config.optimizer_plugin == "lion") return {{".momentum", mean(option("beta2", 0.99))}};
+  const Average moment = mean(option("beta1", 0.9));
+  if (config.optimizer_plugin == "muon") return {{".momentum", mean(option("momentum", 0.95))}, {".moment1", moment}};
+  return {{".moment1", moment}};
+}
+
+void add_gradients(LogicalValues& after, const LogicalValues& before,
+                   const RunConfig& config) {
+  LogicalValues gradients;
+  for (const auto& [suffix, average] : averages(config)) {
+    for (const auto& [name, state] : after) {
+      if (!name.ends_with(suffix)) continue;
+      std::vector<double> gradient = state;
+      for (std::size_t i = 0; i < gradient.size(); ++i)
+        gradient[i] = (gradient[i] - average.decay * before.at(name)[i]) / average.factor;
+      gradients.emplace(name.substr(0, name.size() - suffix.size()) + ".gradient", std::move(gradient));
+    }
+  }
+  after.merge(gradients);
+}
+
+
+/// The ranks of a run, with their memory.
+class Training {
+ public:
+  Training(const RankPrograms& programs, const RunOptions& options)
+      : programs_(programs), config_(programs.config), options_(options) {
+    vocabulary_ = programs.parts.architecture->sizes().vocabulary;
+    scalars_ = programs.parts.optimizer->scalar_count() == 2 ? std::vector<double>{rate, 2}
+                                                             : std::vector<double>{rate, 1 - beta1_power, 1 - beta2_power, 2};
+    for (std::size_t rank = 0; rank < programs.steps.size(); ++rank) {
+      ranks_.emplace_back(std::vector<const Planned*>{&programs.steps[rank], &programs.evaluations[rank]});
+      if (options.rounded) ranks_.back().round_to_dtypes();
+    }
+  }
+
+  Outcome from_start() {
+    for (Arena& arena : ranks_) {
+      write_initial_states(arena);
+      write_constants(arena);
+    }
+    Outcome outcome;
+    outcome.before = states_of(ranks_);
+    for (int step = 0; step < options_.steps; ++step) {
+      last_before_ = step == 0 ? outcome.before : states_of(ranks_);
+      train(step, outcome);
+      if (step > 0 || options_.rounded || options_.without_room) continue;
+      outcome.after_first_step = states_of(ranks_);
+      evaluate(outcome);
+      if (options_.steps > 1) outcome.saved = saved_values(ranks_);
+    }
+    finish(outcome);
+    return outcome;
+  }
+
+  Outcome from_checkpoint(const SavedValues& saved) {
+    resume(ranks_, saved);
+    Outcome outcome;
+    for (int step = 1; step < options_.steps; ++step) {
+      last_before_ = states_of(ranks_);
+      train(step, outcome);
+    }
+    finish(outcome);
+    return outcome;
+  }
+
+ private:
+  void train(int step, Outcome& outcome) {
+    const std::int64_t parts = programs_.layout.batch_ranks();
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const std::int64_t index = programs_.layout.batch_index(static_cast<int>(rank));
+      for (int m = 0; m < config_.accumulation; ++m) {
+        const std::int64_t first = ((step * config_.accumulation + m) * parts + index) * config_.batch;
+        write_tokens(ranks_[rank], "." + std::to_string(m), first, config_.batch, config_.sequence, vocabulary_);
+      }
+      write_input(ranks_[rank], "optimizer_scalars", scalars_);
+      write_input(ranks_[rank], "stop_requests", {1});
+    }
+    run_all(ranks_, options_.order + static_cast<std::uint64_t>(step), step == 0 ? options_.observer : StepObserver());
+    outcome.losses.push_back(metric(ranks_, "loss"));
+    outcome.grad_norms.push_back(metric(ranks_, "grad_norm"));
+    if (has_metric(ranks_, "aux_loss")) outcome.auxiliary_losses.push_back(metric(ranks_, "aux_loss"));
+    if (has_metric(ranks_, "expert_choices")) {
+      for (const double count : metrics(ranks_, "expert_choices")) outcome.expert_choices.push_back(count);
+    }
+    outcome.overflow += overflow(ranks_, options_);
+    if (metric(ranks_, "stop") != config_.ranks) throw ProgramError("the stop requests do not sum to the number of ranks");
+  }
+
+  void evaluate(Outcome& outcome) {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      ranks_[rank].go_on_with(1);
+      write_constants(ranks_[rank]);
+      write_tokens(ranks_[rank], "", programs_.layout.batch_index(static_cast<int>(rank)) * config_.batch, config_.batch,
+                   config_.sequence, vocabulary_);
+    }
+    run_all(ranks_, options_.order + 1000);
+    outcome.evaluation = metric(ranks_, "loss");
+    overflow(ranks_, options_);
+    for (Arena& arena : ranks_) arena.go_on_with(0);
+  }
+
+  void finish(Outcome& outcome) {
+    outcome.values = states_of(ranks_);
+    if (!options_.without_room) add_gradients(outcome.values, last_before_, config_);
+  }
+
+  const RankPrograms& programs_;
+  const RunConfig& config_;
+  const RunOptions& options_;
+  std::int64_t vocabulary_ = 0;
+  std::vector<double> scalars_;
+  std::vector<Arena> ranks_;
+  LogicalValues last_before_;  // parameters and states before the last step
+};
+
+}  // namespace
+
+Outcome run(const RankPrograms& programs, const RunOptions& options) {
+  return Training(programs, options).from_start();
+}
+
+Outcome run_on(const RankPrograms& programs, const SavedValues& saved, const RunOptions& options) {
+  return Training(programs, options).from_checkpoint(saved);
+}
+
+double evaluation_of_one_rank(const RunConfig& config, const Parts& parts, std::int64_t sequences, const LogicalValues& values) {
+  CompileRequest request = parts.compile_request(config);
+  request.micro_batch = sequences;
+  const Planned program = planned(compile_evaluation(request, lay_out(parts.uses, 1)), 0);
+  std::vector<Arena> rank;
+  rank.emplace_back(std::vector<const Planned*>{&program});
+  write_constants(rank[0]);
+  for (const Parameter& p : program.program.parameters) rank[0].write(p.tensor, {DType::f32, {}, values.at(p.name)});
+  write_tokens(rank[0], "", 0, sequences, config.sequence, parts.architecture->sizes().vocabulary);
+  run_all(rank, 0);
+  return metric(rank, "loss");
+}
+
+}  // namespace consist::interpreter

@@ -1,0 +1,160 @@
+#include "core/reference/ops.h"
+
+#include <cmath>
+
+#include "consist/token_order.h"
+
+namespace consist::reference {
+
+Values embedding(const Values& in) {
+  const Value &ids = *in[0], &table = *in[1];
+  const std::int64_t c = table.shape[1];
+  Value y = zeros(table.dtype, {ids.shape[0], ids.shape[1], c});
+  for (std::int64_t t = 0; t < ids.shape.elements(); ++t) {
+    for (std::int64_t i = 0; i < c; ++i) y.at(t * c + i) = table.at(static_cast<std::int64_t>(ids.at(t)) * c + i);
+  }
+  return {y};
+}
+
+Values linear(const Values& in) {
+  const Value &x = *in[0], &w = *in[1];
+  const std::int64_t out = w.shape[0], k = w.shape[1];
+  Value y = zeros(x.dtype, {x.shape[0], x.shape[1], out});
+  for (std::int64_t row = 0; row < x.shape.rows(); ++row) {
+    for (std::int64_t o = 0; o < out; ++o) {
+      double sum = in.size() > 2 && in[2] ? in[2]->at(o) : 0;
+      for (std::int64_t i = 0; i < k; ++i) sum += x.at(row * k + i) * w.at(o * k + i);
+      y.at(row * out + o) = sum;
+    }
+  }
+  return {y};
+}
+
+Values rms_norm(const Values& in, double epsilon) {
+  Value x = *in[0];
+  const Value& w = *in[2];
+  const std::int64_t c = w.shape[0];
+  if (in[1]) {
+    for (std::int64_t i = 0; i < x.shape.elements(); ++i)
+      x.at(i) = x.dtype == DType::bf16 ? rounded(x.at(i) + in[1]->at(i), x.dtype) : x.at(i) + in[1]->at(i);
+  }
+  Value y = zeros(x.dtype, x.shape), rstd = zeros(DType::f32, {x.shape[0], x.shape[1]});
+  for (std::int64_t row = 0; row < x.shape.rows(); ++row) {
+    double squares = 0;
+    for (std::int64_t i = 0; i < c; ++i) squares += x.at(row * c + i) * x.at(row * c + i);
+    rstd.at(row) = 1 / std::sqrt(squares / static_cast<double>(c) + epsilon);
+    for (std::int64_t i = 0; i < c; ++i) y.at(row * c + i) = x.at(row * c + i) * rstd.at(row) * w.at(i);
+  }
+  if (!in[1]) return {y, std::nullopt, rstd};
+  return {y, x, rstd};
+}
+
+Values rope(const Values& in, std::int64_t head_dim, double epsilon) {
+  const Value &x = *in[0], &table = *in[1];
+  const bool normed = in.size() > 2 && in[2];
+  const std::int64_t heads = x.shape[2] / head_dim, half = head_dim / 2;
+  Value y = zeros(x.dtype, x.shape), rstd = zeros(DType::f32, {x.shape[0], x.shape[1], heads});
+  for (std::int64_t token = 0; token < x.shape.rows(); ++token) {
+    const std::int64_t row = token % x.shape[1] * head_dim;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const std::int64_t base = (token * heads + head) * head_dim;
+      double squares = 0;
+      for (std::int64_t i = 0; i < head_dim; ++i) squares += x.at(base + i) * x.at(base + i);
+      const double scale = normed ? 1 / std::sqrt(squares / static_cast<double>(head_dim) + epsilon) : 1;
+      rstd.at(token * heads + head) = scale;
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double a = x.at(base + i) * scale * (normed ? in[2]->at(i) : 1),
+                     b = x.at(base + half + i) * scale * (normed ? in[2]->at(half + i) : 1);
+        const double cosine = table.at(row + i), sine = table.at(row + half + i);
+        y.at(base + i) = a * cosine - b * sine;
+        y.at(base + half + i) = b * cosine + a * sine;
+      }
+    }
+  }
+  if (!normed) return {y, std::nullopt};
+  return {y, rstd};
+}
+
+Values attention(const Values& in, std::int64_t head_dim, const Visibility& visibility) {
+  const Value &q = *in[0], &k = *in[1], &v = *in[2];
+  const std::int64_t batch = q.shape[0], queries = q.shape[1], keys = k.shape[1], heads = q.shape[2] / head_dim,
+                     kv_heads = k.shape[2] / head_dim;
+  Value o = zeros(q.dtype, q.shape), lse = zeros(DType::f32, {batch, heads, queries});
+  std::vector<double> p(static_cast<std::size_t>(keys));
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const std::int64_t kv = h / (heads / kv_heads);
+      for (std::int64_t s = 0; s < queries; ++s) {
+        const std::int64_t here = ((b * queries + s) * heads + h) * head_dim;
+        double largest = -INFINITY, sum = 0;
+        const auto each_key = [&](const auto& use) {
+          for (std::int64_t t = 0; t < keys; ++t) {
+            if (visibility.sees(b, s, queries, t))
+              use(p[static_cast<std::size_t>(t)], ((b * keys + t) * kv_heads + kv) * head_dim);
+          }
+        };
+        each_key([&](double& score, std::int64_t there) {
+          score = 0;
+          for (std::int64_t i = 0; i < head_dim; ++i) score += q.at(here + i) * k.at(there + i);
+          score /= std::sqrt(static_cast<double>(head_dim));
+          largest = std::max(largest, score);
+        });
+        each_key([&](double& score, std::int64_t) { sum += score = std::exp(score - largest); });
+        each_key([&](const double& score, std::int64_t there) {
+          for (std::int64_t i = 0; i < head_dim; ++i) o.at(here + i) += score / sum * v.at(there + i);
+        });
+        lse.at((b * heads + h) * queries + s) = largest + std::log(sum);
+      }
+    }
+  }
+  return {o, lse};
+}
+
+std::vector<std::int64_t> positions_of_part(std::int64_t rows, std::int64_t parts, std::int64_t rank, std::int64_t shift) {
+  std::vector<std::int64_t> positions;
+  const std::int64_t part = (rank + parts - shift) % parts;
+  for (std::int64_t row = 0; row < rows; ++row) positions.push_back(position_of(part * rows + row, rows * parts, parts));
+  return positions;
+}
+
+Values merged_attention(const Values& a, const Values& b, std::int64_t head_dim) {
+  Value o = *a[0], lse = *a[1];
+  const std::int64_t heads = lse.shape[1], queries = lse.shape[2];
+  for (std::int64_t at = 0; at < lse.shape.elements(); ++at) {
+    const double one = a[1]->at(at), other = b[1]->at(at), most = std::max(one, other);
+    if (most == -INFINITY) continue;
+    lse.at(at) = most + std::log(std::exp(one - most) + std::exp(other - most));
+    const std::int64_t row = (at / (heads * queries) * queries + at % queries) * heads + at / queries % heads;
+    for (std::int64_t i = row * head_dim; i < (row + 1) * head_dim; ++i)
+      o.at(i) = a[0]->at(i) * std::exp(one - lse.at(at)) + b[0]->at(i) * std::exp(other - lse.at(at));
+  }
+  return {o, lse};
+}
+
+Values swiglu(const Values& in) {
+  Value h = *in[0];
+  for (std::int64_t i = 0; i < h.shape.elements(); ++i) h.at(i) = in[0]->at(i) / (1 + std::exp(-in[0]->at(i))) * in[1]->at(i);
+  return {h};
+}
+
+Values lm_head_loss(const Values& in, double scale) {
+  const Value &x = *in[0], &w = *in[1], &targets = *in[2];
+  const std::int64_t vocabulary = w.shape[0], c = w.shape[1];
+  Value loss = zeros(DType::f32, {});
+  std::vector<double> logits(static_cast<std::size_t>(vocabulary));
+  for (std::int64_t token = 0; token < x.shape.rows(); ++token) {
+    if (targets.at(token) < 0) continue;
+    double largest = -INFINITY, sum = 0;
+    for (std::int64_t word = 0; word < vocabulary; ++word) {
+      double logit = 0;
+      for (std::int64_t i = 0; i < c; ++i) logit += x.at(token * c + i) * w.at(word * c + i);
+      logits[static_cast<std::size_t>(word)] = logit;
+      largest = std::max(largest, logit);
+    }
+    for (const double logit : logits) sum += std::exp(logit - largest);
+    loss.data[0] += scale * (largest + std::log(sum) - logits[static_cast<std::size_t>(targets.at(token))]);
+  }
+  return {loss};
+}
+
+}  // namespace consist::reference

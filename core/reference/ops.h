@@ -1,0 +1,75 @@
+// The ops of docs/ops.md in fp64, written from their formulas and without regard to speed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "consist/bfloat16.h"
+#include "consist/op.h"
+
+namespace consist::reference {
+
+/// A tensor whose elements are exact in `dtype` when it is an input, and exact to fp64 when it is a result.
+struct Value {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<double> data;
+
+  double& at(std::int64_t i) { return data[static_cast<std::size_t>(i)]; }
+  double at(std::int64_t i) const { return data[static_cast<std::size_t>(i)]; }
+};
+using Values = std::vector<std::optional<Value>>;
+
+/// The number as `dtype` holds it.
+inline double rounded(double value, DType dtype) {
+  if (dtype == DType::f32) return static_cast<float>(value);
+  if (dtype == DType::bf16) return from_bfloat16(to_bfloat16(static_cast<float>(value)));
+  return value;
+}
+
+inline Value zeros(DType dtype, const Shape& shape) {
+  return {dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.elements()))};
+}
+
+Values embedding(const Values& in);
+
+Values linear(const Values& in);
+
+/// y, sum?, rstd
+Values rms_norm(const Values& in, double epsilon);
+
+/// y, rstd?
+Values rope(const Values& in, std::int64_t head_dim, double epsilon);
+
+/// Keys that the queries of attention see.
+struct Visibility {
+  std::int64_t window = 0;        ///< 0: all before, or all of the document
+  const Value* starts = nullptr;  ///< of documents: [batch, queries]
+  /// The positions of queries and keys, by row; empty: 0, 1, 2, ...
+  std::vector<std::int64_t> queries = {}, keys = {};
+
+  std::int64_t of_query(std::int64_t row) const { return queries.empty() ? row : queries[static_cast<std::size_t>(row)]; }
+  std::int64_t of_key(std::int64_t row) const { return keys.empty() ? row : keys[static_cast<std::size_t>(row)]; }
+  /// True if query `query` of `count` sees `key` in sequence `b`.
+  bool sees(std::int64_t b, std::int64_t query, std::int64_t count, std::int64_t key) const {
+    const std::int64_t at = of_query(query), seen = of_key(key);
+    if (seen > at || (window > 0 && seen <= at - window)) return false;
+    return starts == nullptr || seen >= static_cast<std::int64_t>(starts->at(b * count + query));
+  }
+};
+
+/// o, lse
+Values attention(const Values& in, std::int64_t head_dim, const Visibility& visibility = {});
+
+/// Positions, by row, of the part of the keys that rank `rank` of `parts` attends to after `shift` shifts, in zigzag order.
+std::vector<std::int64_t> positions_of_part(std::int64_t rows, std::int64_t parts, std::int64_t rank, std::int64_t shift);
+
+/// o and lse over two sets of keys, from those of each.
+Values merged_attention(const Values& a, const Values& b, std::int64_t head_dim);
+
+Values swiglu(const Values& in);
+
+Values lm_head_loss(const Values& in, double scale);
+
+}  // namespace consist::reference

@@ -1,0 +1,61 @@
+#include "tests/reference/numerical.h"
+
+#include <stdexcept>
+
+namespace consist::reference {
+
+Value random_value(std::mt19937& random, DType dtype, const Shape& shape, double scale, double mean) {
+  std::normal_distribution<double> normal(mean, scale);
+  Value value = zeros(dtype, shape);
+  for (double& x : value.data) x = rounded(normal(random), dtype);
+  return value;
+}
+
+Value random_ids(std::mt19937& random, const Shape& shape, int low, int high) {
+  std::uniform_int_distribution<int> uniform(low, high - 1);
+  Value value = zeros(DType::i32, shape);
+  for (double& x : value.data) x = uniform(random);
+  return value;
+}
+
+Values forward(std::string_view op, const Values& in, const Attributes& attributes) {
+  if (op == "embedding") return embedding(in);
+  if (op == "linear") return linear(in);
+  if (op == "rms_norm") return rms_norm(in, attributes.real("epsilon"));
+  if (op == "rope") return rope(in, attributes.integer("head_dim"), attributes.real_or("epsilon", 0));
+  if (op == "attention") return attention(in, attributes.integer("head_dim"), {.window = attributes.integer_or("window", 0)});
+  if (op == "swiglu") return swiglu(in);
+  if (op == "lm_head_loss") return lm_head_loss(in, attributes.real("scale"));
+  throw std::invalid_argument("no reference for op " + std::string(op));
+}
+
+std::vector<double> numerical_gradient(std::vector<double>& x, const std::function<double()>& function) {
+  constexpr double h = 1e-5;
+  std::vector<double> gradient;
+  for (double& element : x) {
+    const double value = element;
+    element = value + h;
+    const double above = function();
+    element = value - h;
+    const double below = function();
+    element = value;
+    gradient.push_back((above - below) / (2 * h));
+  }
+  return gradient;
+}
+
+Value gradient(std::string_view op, Values in, const Attributes& attributes, std::size_t which, const Value& dy) {
+  for (auto& value : in) {
+    if (value && value->dtype == DType::bf16) value->dtype = DType::f32;
+  }
+  Value result = *in[which];
+  result.data = numerical_gradient(in[which]->data, [&] {
+    const Value y = *forward(op, in, attributes)[0];
+    double sum = 0;
+    for (std::size_t i = 0; i < y.data.size(); ++i) sum += dy.data[i] * y.data[i];
+    return sum;
+  });
+  return result;
+}
+
+}  // namespace consist::reference
