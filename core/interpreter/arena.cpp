@@ -150,21 +150,20 @@ void Arena::write_elements(TensorId tensor, std::int64_t first, const std::vecto
   }
 }
 
-double Arena::read_at(TensorId tensor, std::int64_t element, bool padding) const {
+std::vector<double> Arena::read_at(TensorId tensor, std::int64_t first, std::int64_t count, std::int64_t padding) const {
   const Place place = place_of_tensor(tensor);
-  const std::int64_t at = place.begin + element * place.step;
-  if (padding) {
-    require_inside(place, at, place.step);
-    return spaces_[place.space].values[static_cast<std::size_t>(at)];
-  }
-  double value = 0;
-  read_run(place, at, 1, tensor, &value);
-  return value;
+  const std::int64_t at = place.begin + first * place.step, checked = std::clamp<std::int64_t>(padding, 0, count);
+  std::vector<double> values(static_cast<std::size_t>(count));
+  read_run(place, at, checked, tensor, values.data());
+  require_inside(place, at + checked * place.step, (count - checked) * place.step);
+  for (std::int64_t i = checked; i < count; ++i)
+    values[static_cast<std::size_t>(i)] = spaces_[place.space].values[static_cast<std::size_t>(at + i * place.step)];
+  return values;
 }
 
-void Arena::write_at(TensorId tensor, std::int64_t element, double value) {
+void Arena::write_at(TensorId tensor, std::int64_t first, std::span<const double> values) {
   const Place place = place_of_tensor(tensor);
-  write_run(place, place.begin + element * place.step, 1, &value);
+  write_run(place, place.begin + first * place.step, std::ssize(values), values.data());
 }
 
 void Arena::scribble(std::int64_t begin, std::int64_t bytes) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/interpreter/planned.h"
@@ -35,10 +36,10 @@ class Arena {
   void write(TensorId tensor, const reference::Value& value);
   void write_elements(TensorId tensor, std::int64_t first, const std::vector<double>& values);
 
-  /// For collectives, which move stretches of memory: elements of `tensor`'s dtype from its first one on, beyond its end too.
-  /// Those that nobody wrote are NaN where `padding` says so, else an error.
-  double read_at(TensorId tensor, std::int64_t element, bool padding = false) const;
-  void write_at(TensorId tensor, std::int64_t element, double value);
+  /// For collectives, which move contiguous memory: elements of `tensor`'s dtype from its first one on, beyond its end too. Those
+  /// from `padding` on (counted from `first`) may be NaN, which nothing has written; else that is an error.
+  std::vector<double> read_at(TensorId tensor, std::int64_t first, std::int64_t count, std::int64_t padding) const;
+  void write_at(TensorId tensor, std::int64_t first, std::span<const double> values);
 
   /// Scratch of the instruction: what lay there is gone.
   void scribble(std::int64_t begin, std::int64_t bytes);

@@ -68,6 +68,10 @@ bool lie_alike(const Message& a, const Message& b) {
   });
 }
 
+void add(std::vector<double>& sum, const std::vector<double>& summand) {
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += summand[i];
+}
+
 void all_reduce(std::span<const Member> members) {
   std::vector<std::vector<Message>> messages;
   for (const Member& m : members) messages.push_back(messages_of(m));
@@ -78,12 +82,11 @@ void all_reduce(std::span<const Member> members) {
   for (std::size_t k = 0; k < messages[0].size(); ++k) {
     for (std::size_t p = 0; p < messages[0][k].size(); ++p) {
       const Piece& piece = messages[0][k][p];
-      for (std::int64_t i = 0; i < piece.until - piece.first; ++i) {
-        double sum = 0;
-        for (std::size_t m = 0; m < members.size(); ++m)
-          sum += members[m].arena->read_at(messages[m][k][p].tensor, i, i >= piece.elements);
-        for (std::size_t m = 0; m < members.size(); ++m) members[m].arena->write_at(messages[m][k][p].tensor, i, sum);
-      }
+      const std::int64_t count = piece.until - piece.first;
+      std::vector<double> sum(static_cast<std::size_t>(count));
+      for (std::size_t m = 0; m < members.size(); ++m)
+        add(sum, members[m].arena->read_at(messages[m][k][p].tensor, 0, count, piece.elements));
+      for (std::size_t m = 0; m < members.size(); ++m) members[m].arena->write_at(messages[m][k][p].tensor, 0, sum);
     }
   }
 }
@@ -119,18 +122,15 @@ void move_parts(std::span<const Member> members, bool gathers) {
     for (const PartsRun& run : runs) {
       for (std::int64_t r = 0; r < ranks; ++r) {
         const Member& owner = members[static_cast<std::size_t>(r)];
-        const std::int64_t held = shape(owner, false).elements();
-        for (std::int64_t i = 0; i < run.count; ++i) {
-          const std::int64_t in_whole = run.whole + r * run.count + i, in_part = run.part + i;
-          const bool padding = in_whole >= whole || in_part >= held;
-          if (gathers) {
-            const double value = owner.arena->read_at(owner.get().inputs[t], in_part, padding);
-            for (const Member& m : members) m.arena->write_at(m.get().outputs[t], in_whole, value);
-          } else {
-            double sum = 0;
-            for (const Member& m : members) sum += m.arena->read_at(m.get().inputs[t], in_whole, padding);
-            owner.arena->write_at(owner.get().outputs[t], in_part, sum);
-          }
+        const std::int64_t first = run.whole + r * run.count;
+        const std::int64_t padding = std::min(whole - first, shape(owner, false).elements() - run.part);
+        if (gathers) {
+          const std::vector<double> part = owner.arena->read_at(owner.get().inputs[t], run.part, run.count, padding);
+          for (const Member& m : members) m.arena->write_at(m.get().outputs[t], first, part);
+        } else {
+          std::vector<double> sum(static_cast<std::size_t>(run.count));
+          for (const Member& m : members) add(sum, m.arena->read_at(m.get().inputs[t], first, run.count, padding));
+          owner.arena->write_at(owner.get().outputs[t], run.part, sum);
         }
       }
     }
@@ -142,9 +142,12 @@ void all_to_all(std::span<const Member> members) {
   const Attributes& attributes = members[0].get().attributes;
   const auto dim = static_cast<int>(attributes.integer("dim")), to = static_cast<int>(attributes.integer("to"));
   for (std::size_t t = 0; t < members[0].get().inputs.size(); ++t) {
+    std::vector<reference::Value> sent;
+    for (const Member& m : members) sent.push_back(m.arena->read(m.get().inputs[t]));
     for (std::size_t r = 0; r < members.size(); ++r) {
       const Member& receiver = members[r];
       const Shape out = receiver.arena->planned().program.part(receiver.get().outputs.at(t)).shape;
+      std::vector<double> received;
       for (std::int64_t element = 0; element < out.elements(); ++element) {
         std::vector<std::int64_t> index(static_cast<std::size_t>(out.rank()));
         for (std::int64_t rest = element, d = out.rank() - 1; d >= 0; --d) {
@@ -154,15 +157,16 @@ void all_to_all(std::span<const Member> members) {
         std::int64_t& divided = index[static_cast<std::size_t>(dim)];
         index[static_cast<std::size_t>(to)] += static_cast<std::int64_t>(r) * out[to];
         const std::int64_t part = out[dim] / static_cast<std::int64_t>(members.size());
-        const Member& sender = members[static_cast<std::size_t>(divided / part)];
+        const auto from = static_cast<std::size_t>(divided / part);
         divided %= part;
-        const Shape in = sender.arena->planned().program.part(sender.get().inputs.at(t)).shape;
-        if (in[dim] != part || in[to] != out[to] * static_cast<std::int64_t>(members.size())) refuse(receiver, sender, "shapes");
+        const Shape& in = sent.at(from).shape;
+        if (in[dim] != part || in[to] != out[to] * static_cast<std::int64_t>(members.size()))
+          refuse(receiver, members[from], "shapes");
         std::int64_t source = 0;
         for (int d = 0; d < in.rank(); ++d) source = source * in[d] + index[static_cast<std::size_t>(d)];
-        receiver.arena->write_at(receiver.get().outputs[t], element,
-                                 sender.arena->read_at(sender.get().inputs[t], source, false));
+        received.push_back(sent[from].at(source));
       }
+      receiver.arena->write_at(receiver.get().outputs[t], 0, received);
     }
   }
 }
