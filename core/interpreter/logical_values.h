@@ -28,7 +28,8 @@ void write_constants(Arena& arena);
 /// elements have different ones, or no rank holds an element.
 LogicalValues states_of(std::span<const Arena> ranks);
 
-/// A checkpoint in memory: the values that TrainingState::values_of() names, each element from the rank that a checkpoint takes it from.
+/// A checkpoint in memory: the values that TrainingState::values_of() names, each element from the rank that a checkpoint takes
+/// it from.
 struct SavedValues {
   LogicalValues values;
   std::map<std::string, std::vector<double>> own;  ///< of StateKind::per_rank, by rank and name
@@ -37,8 +38,8 @@ struct SavedValues {
 /// Throws ProgramError where no rank saves an element.
 SavedValues saved_values(std::span<const Arena> ranks);
 
-/// Writes them to ranks of any layout, as a resumed run reads a checkpoint: what a checkpoint need not hold begins from zeros. Throws
-/// ProgramError for a value that is not there, and UsageError for one of each rank's own that another layout has saved.
+/// Writes them to ranks of any layout, as a resumed run reads a checkpoint: what a checkpoint need not hold begins from zeros.
+/// Throws ProgramError for a value that is not there, and UsageError for one of each rank's own that another layout has saved.
 void resume(std::span<Arena> ranks, const SavedValues& saved);
 
 }  // namespace consist::interpreter

@@ -23,7 +23,8 @@ std::unique_ptr<RankPrograms> compile(const Plan& plan, std::int64_t workspace) 
   made->config = plan.config();
   made->parts = plan.parts();
   made->layout = plan.layout();
-  for (int rank = 0; rank < made->config.ranks; ++rank) add_rank(*made, plan.step(rank), plan.evaluation(rank).value(), workspace);
+  for (int rank = 0; rank < made->config.ranks; ++rank)
+    add_rank(*made, plan.step(rank), plan.evaluation(rank).value(), workspace);
   return made;
 }
 

@@ -1,4 +1,5 @@
-// Values that steps of the interpreter begin with: functions of name and element alone, or of sequence and position, whatever the layout.
+// Values that steps of the interpreter begin with: functions of name and element alone, or of sequence and position, whatever the
+// layout.
 #pragma once
 
 #include <cstdint>

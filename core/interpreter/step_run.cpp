@@ -4,7 +4,6 @@
 #include <map>
 #include <span>
 
-#include "consist/error.h"
 #include "core/interpreter/step_inputs.h"
 
 namespace consist::interpreter {
@@ -50,7 +49,7 @@ std::vector<double> metrics(std::span<const Arena> ranks, const std::string& nam
 /// Rows that had no room in what ran last.
 double overflow(std::span<const Arena> ranks, const RunOptions& options) {
   const double missing = has_metric(ranks, "overflow") ? metric(ranks, "overflow") : 0;
-  if (missing != 0 && !options.without_room) throw ProgramError(std::to_string(missing) + " rows had no room");
+  if (missing != 0 && !options.without_room) throw NoRoom(std::to_string(std::llround(missing)) + " rows had no room");
   return missing;
 }
 
@@ -80,8 +79,7 @@ std::map<std::string, Average> averages(const RunConfig& config) {
   return {{".moment1", moment}};
 }
 
-void add_gradients(LogicalValues& after, const LogicalValues& before,
-                   const RunConfig& config) {
+void add_gradients(LogicalValues& after, const LogicalValues& before, const RunConfig& config) {
   LogicalValues gradients;
   for (const auto& [suffix, average] : averages(config)) {
     for (const auto& [name, state] : after) {
@@ -94,7 +92,6 @@ void add_gradients(LogicalValues& after, const LogicalValues& before,
   }
   after.merge(gradients);
 }
-
 
 /// The ranks of a run, with their memory.
 class Training {

@@ -5,11 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "consist/error.h"
 #include "core/interpreter/interpreter.h"
 #include "core/interpreter/logical_values.h"
 #include "core/interpreter/rank_programs.h"
 
 namespace consist::interpreter {
+
+/// Rows of tokens at experts had no room: the trainer repeats such a step with more (CompileRequest::room).
+class NoRoom : public ProgramError {
+ public:
+  using ProgramError::ProgramError;
+};
 
 /// Results that no layout may change.
 struct Outcome {
@@ -34,12 +41,12 @@ struct RunOptions {
 };
 
 /// Runs steps, with an evaluation after the first one if nothing is rounded, in the memory that the plans say. Initial values are
-/// functions of name and element alone, tokens of sequence and position. Throws ProgramError for what goes wrong: see run_step;
-/// also where ranks that hold the same elements end with different ones, or no rank holds an element.
+/// functions of name and element alone, tokens of sequence and position. Throws NoRoom, and ProgramError for what goes wrong: see
+/// run_step; also where ranks that hold the same elements end with different ones, or no rank holds an element.
 Outcome run(const RankPrograms& programs, const RunOptions& options);
 
-/// Goes on with `saved`, a checkpoint after the first step of the same run in any layout: the steps behind it, up to options.steps.
-/// Its losses and norms are those of these steps. Throws as run() and resume().
+/// Goes on with `saved`, a checkpoint after the first step of the same run in any layout: the steps behind it, up to
+/// options.steps. Its losses and norms are those of these steps. Throws as run() and resume().
 Outcome run_on(const RankPrograms& programs, const SavedValues& saved, const RunOptions& options);
 
 /// The loss of one rank over the first `sequences` sequences, with the parameters that `values` holds. `plan` is of one rank.

@@ -12,7 +12,8 @@ void copy_options(const RunConfig& from, const std::string& plugin, RunConfig& t
     to.plugin_options[plugin] = options->second;
 }
 
-/// True if the loss of a step is not the sum of those of its tokens, whatever their micro-batches: an auxiliary loss is of a micro-batch.
+/// True if the loss of a step is not the sum of those of its tokens, whatever their micro-batches: an auxiliary loss is of a
+/// micro-batch.
 bool depends_on_micro_batches(const interpreter::RankPrograms& programs) {
   return std::ranges::any_of(programs.steps, [](const interpreter::Planned& p) { return !p.program.auxiliary_losses.empty(); });
 }

@@ -1,4 +1,5 @@
-// The same training on one rank, which every layout must equal: no strategy, fp32, no micro-batches, nothing packed, nothing recomputed.
+// The same training on one rank, which every layout must equal: no strategy, fp32, no micro-batches, nothing packed, nothing
+// recomputed.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ RunConfig alone(const interpreter::RankPrograms& programs);
 
 /// A value that is not the one rank's.
 struct Difference {
-  std::string what;  ///< "model.norm.weight", "the loss"
-  double relative = 0;  ///< to the largest element; infinite for NaN
+  std::string what;         ///< "model.norm.weight", "the loss"
+  double relative = 0;      ///< to the largest element; infinite for NaN
   std::size_t element = 0;  ///< the one that differs most
   double found = 0, expected = 0;
   std::string text;  ///< a sentence

@@ -30,11 +30,11 @@ const Outcome& one_rank(const RankPrograms& programs) {
       known;
   const auto options = config.plugin_options.find(config.optimizer_plugin);
   const auto fields = config.plugin_options.find(config.dataset);
-  const std::tuple key(config.model, config.sequence, config.global_batch, config.optimizer.max_norm,
-                       config.optimizer.weight_decay, config.optimizer_plugin,
-                       options == config.plugin_options.end() ? OptionValues() : OptionValues(options->second),
-                       patterns_text(config.freeze.frozen), patterns_text(config.freeze.trained),
-                       fields == config.plugin_options.end() ? OptionValues() : OptionValues(fields->second), prove::alone(programs).accumulation);
+  const std::tuple key(
+      config.model, config.sequence, config.global_batch, config.optimizer.max_norm, config.optimizer.weight_decay,
+      config.optimizer_plugin, options == config.plugin_options.end() ? OptionValues() : OptionValues(options->second),
+      patterns_text(config.freeze.frozen), patterns_text(config.freeze.trained),
+      fields == config.plugin_options.end() ? OptionValues() : OptionValues(fields->second), prove::alone(programs).accumulation);
   auto [found, added] = known.try_emplace(key);
   if (added) found->second = run(*compile(prove::alone(programs), 0), {});
   return found->second;

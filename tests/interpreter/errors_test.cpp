@@ -7,9 +7,9 @@
 #include <map>
 
 #include "consist/op.h"
+#include "core/interpreter/order_check.h"
 #include "core/lower/waits.h"
 #include "tests/interpreter/cell.h"
-#include "core/interpreter/order_check.h"
 
 namespace consist::interpreter {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "consist/builder.h"
 #include "consist/op.h"
+#include "core/interpreter/order_check.h"
 #include "core/lower/waits.h"
 #include "tests/interpreter/expect_one_rank.h"
-#include "core/interpreter/order_check.h"
 
 namespace consist::interpreter {
 namespace {

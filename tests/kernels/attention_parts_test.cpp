@@ -4,9 +4,9 @@
 
 #include "consist/error.h"
 #include "consist/token_order.h"
+#include "core/reference/gradients.h"
 #include "tests/kernels/devices.h"
 #include "tests/kernels/run_kernel.h"
-#include "core/reference/gradients.h"
 
 namespace consist {
 namespace {

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "consist/error.h"
+#include "core/reference/gradients.h"
 #include "tests/kernels/devices.h"
 #include "tests/kernels/run_kernel.h"
-#include "core/reference/gradients.h"
 
 namespace consist {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "tests/kernels/fp8_kernel.h"
 #include "core/reference/moe.h"
+#include "tests/kernels/fp8_kernel.h"
 
 namespace consist {
 namespace {

@@ -1,7 +1,7 @@
 // Kernels of mixtures of experts on the GPU where they take several blocks and tiles: uneven counts, experts without rows,
 // padding that holds no numbers, sizes that no tile divides, and sizes that take the plain product.
-#include "tests/kernels/kernel_shapes.h"
 #include "core/reference/moe.h"
+#include "tests/kernels/kernel_shapes.h"
 
 namespace consist {
 namespace {

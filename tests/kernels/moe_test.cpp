@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/kernels/device_kernel.h"
 #include "core/reference/moe_sends.h"
+#include "tests/kernels/device_kernel.h"
 
 namespace consist {
 namespace {

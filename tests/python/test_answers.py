@@ -88,6 +88,12 @@ def test_an_explanation() -> None:
     assert len(without.table) == 1 and len(without.collectives()) == 0 and "program" in str(without)
 
 
+def test_a_proof() -> None:
+    proof = consist.prove("llama-tiny", "tp-sp=2+zero2", ranks=4, precision="bf16", small_only=True, time_limit=200)
+    assert proof and list(proof.table.statement) == ["training", "evaluation", "checkpoint", "order"]
+    assert "the loss" in str(proof) and "statements" in proof._repr_html_()
+
+
 def test_plugins() -> None:
     every = consist.plugins()
     assert {"zero2", "llama", "cpu", "socket"} <= {part.name for part in every} and len(every.table) == len(every)

@@ -111,6 +111,19 @@ def test_explain_has_every_stage(program: str) -> None:
     assert 0 < parts["products"] < document["step"]["ms"] / 1e3
 
 
+def test_prove_shows_its_statements(program: str) -> None:
+    result = run(program, "prove", "--model", "llama-tiny", "--strategy", "pipeline=2+zero2", "--ranks", 4, "--accumulation", 2,
+                 "--batch", 1, "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    check("prove", document)
+    assert document["equal"] and document["first_difference"] is None
+    assert [one["name"] for one in document["statements"]] == ["training", "evaluation", "checkpoint", "order", "full size"]
+    refused = run(program, "prove", "--model", "llama-tiny", "--strategy", "pipeline=9", "--ranks", 9, "--json")
+    assert refused.returncode == 2
+    check("prove", json.loads(refused.stdout))
+
+
 def test_plugins_have_their_options(program: str) -> None:
     result = run(program, "plugins", "--json")
     assert result.returncode == 0, result.stderr

@@ -1,14 +1,15 @@
-"""Commands that answer at once: predict, advise, explain, plugins, show, verdict, machines."""
+"""Commands that answer at once: predict, advise, explain, prove, plugins, show, verdict, machines."""
 from __future__ import annotations
 
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import _options
-from ._documents import Advice, Explanation, Plugins, Prediction, Shown, Verdict
+from ._documents import Advice, Explanation, Plugins, Prediction, Proof, Shown, Verdict
 from ._process import Folder, answer, document
 from ._run import Model
 
+DIFFERS = 1  # the exit status of prove for a layout that is not the same training; it prints its JSON then, too
 DOES_NOT_FIT = 1  # the exit status of predict for a plan that does not fit; it prints its JSON then, too
 
 
@@ -38,6 +39,18 @@ def explain(model: Model = None, strategy: Optional[str] = None, *, machine: Opt
     """Returns FLOPs, memory and communication of a configuration's step. Arguments and errors are predict()'s."""
     words = _options.words({"model": model, "strategy": strategy, "machine": machine, **keywords}, options)
     return Explanation(document(["explain", "--json", *words], time_limit, folder=folder))
+
+
+def prove(model: Model = None, strategy: Optional[str] = None, *, small_only: bool = False,
+          options: Optional[Mapping[str, Any]] = None, time_limit: Optional[float] = None, folder: Folder = None,
+          **keywords: Any) -> Proof:
+    """Returns the proof that a layout trains as one rank does, or where it does not (docs/prove.md).
+
+    ``small_only`` leaves out the programs in full size. Other arguments and errors are predict()'s; a layout that differs
+    is no error: ``equal`` is False then.
+    """
+    words = _options.words({"model": model, "strategy": strategy, "small_only": small_only or None, **keywords}, options)
+    return Proof(document(["prove", "--json", *words], time_limit, (0, DIFFERS), folder))
 
 
 def plugins(name: Optional[str] = None, *, plugin: Any = None, time_limit: Optional[float] = 120) -> Plugins:

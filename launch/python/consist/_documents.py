@@ -138,6 +138,28 @@ class Advice(Document):
                 yield heading, [self.data[key]]
 
 
+class Proof(Document):
+    """The proof that a layout trains as one rank does: ``equal``, its ``statements``, and the ``first_difference``."""
+
+    def __bool__(self) -> bool:
+        return bool(self.data["equal"])
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """A row per statement: whether it holds, what was shown or is wrong, and the seconds that it took."""
+        return frame_of_rows(self._statements())
+
+    def _statements(self) -> Rows:
+        return [{"statement": row["name"], "holds": row["holds"], "seconds": row["seconds"],
+                 "shown": row["text"] if row["holds"] else "; ".join(row["wrong"])} for row in self.data["statements"]]
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        yield "statements", self._statements()
+        if self.data["first_difference"]:
+            yield "first difference", [{"what": name, "value": value}
+                                       for name, value in self.data["first_difference"].items() if not isinstance(value, list)]
+
+
 class Plugins(Document, Sequence[Document]):
     """The parts that are installed, and their options. A sequence of parts; ``part("zero2")`` is one by name."""
 

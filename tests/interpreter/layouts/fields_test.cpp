@@ -55,7 +55,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Fields,
 TEST(LossMask, TheLossIsTheMeanOverWhatIsLeft) {
   // Every eleventh target counts nothing with or without a mask; without one the sum is divided by all targets all the same.
   const Words no_limit{"--max-norm=0"};
-  const Outcome &all = one_rank(*compile(config_of(llama, no_limit), 0)), &left = one_rank(*compile(config_of(llama, no_limit + mask), 0));
+  const Outcome &all = one_rank(*compile(config_of(llama, no_limit), 0)),
+                &left = one_rank(*compile(config_of(llama, no_limit + mask), 0));
   EXPECT_NE(all.losses[0], left.losses[0]);
   // Untrained, the loss of any targets is about the logarithm of the vocabulary, if it is divided by those that count.
   EXPECT_NEAR(left.losses[0] / all.losses[0], 64.0 / (64 - 6), 0.2);

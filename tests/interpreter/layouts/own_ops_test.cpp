@@ -9,10 +9,10 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/layers.h"
-#include "core/plan/plan.h"
 #include "core/interpreter/compute.h"
-#include "tests/interpreter/expect_one_rank.h"
 #include "core/interpreter/work.h"
+#include "core/plan/plan.h"
+#include "tests/interpreter/expect_one_rank.h"
 
 namespace consist::interpreter {
 namespace {

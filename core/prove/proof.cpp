@@ -1,0 +1,213 @@
+#include "core/prove/proof.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "consist/error.h"
+#include "core/base/in_parallel.h"
+#include "core/cost/collective_stream.h"
+#include "core/interpreter/order_check.h"
+#include "core/interpreter/step_run.h"
+#include "core/prove/one_rank.h"
+#include "core/prove/small_run.h"
+
+namespace consist::prove {
+namespace {
+
+using interpreter::Outcome;
+using interpreter::Planned;
+using interpreter::RankPrograms;
+
+constexpr int steps = 3;
+constexpr double most_room = 64;
+constexpr std::int64_t scratch = 256;  // bytes of each kernel, as those of GPUs have some
+
+/// Adds a statement; `show` returns its text and fills in what is wrong.
+void state(Proof& proof, const std::string& name, const std::function<std::string(std::vector<std::string>&)>& show) {
+  const auto begin = std::chrono::steady_clock::now();
+  Statement statement{.name = name, .text = {}, .wrong = {}, .seconds = 0};
+  try {
+    statement.text = show(statement.wrong);
+  } catch (const ProgramError& error) {
+    statement.wrong.emplace_back(error.what());
+  }
+  statement.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  proof.statements.push_back(std::move(statement));
+}
+
+std::string number(std::int64_t n, const char* what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+void add(std::vector<std::string>& wrong, const std::vector<Difference>& differences, const std::string& where = "") {
+  for (const Difference& d : differences) wrong.push_back(where + d.text);
+}
+
+/// Returns the results of the steps behind the first one.
+Outcome behind_first_step(const Outcome& all) {
+  Outcome later;
+  later.values = all.values;
+  const auto rest = [](const std::vector<double>& of_steps, std::size_t steps_there) {
+    const auto each = static_cast<std::ptrdiff_t>(of_steps.size() / steps_there);
+    return std::vector<double>(of_steps.begin() + each, of_steps.end());
+  };
+  const std::size_t count = all.losses.size();
+  later.losses = rest(all.losses, count);
+  later.grad_norms = rest(all.grad_norms, count);
+  later.auxiliary_losses = rest(all.auxiliary_losses, count);
+  later.expert_choices = rest(all.expert_choices, count);
+  return later;
+}
+
+/// Both sides of the comparison, and what they gave.
+class Comparison {
+ public:
+  Comparison(const SmallRun& small, Proof& proof, const ProofOptions& options)
+      : small_(small), proof_(proof), options_(options), programs_(interpreter::compile(small.plan, scratch)) {
+    make_room();
+    RunConfig one = alone(*programs_);
+    one.evaluate_every = 1;
+    one_plan_.emplace(plan_run(std::move(one), small.plan.host()));
+    one_ = interpreter::compile(*one_plan_, 0);
+  }
+
+  void show() {
+    state(proof_, "training", [&](std::vector<std::string>& wrong) { return training(wrong); });
+    if (found_) {
+      state(proof_, "evaluation", [&](std::vector<std::string>& wrong) { return evaluation(wrong); });
+      state(proof_, "checkpoint", [&](std::vector<std::string>& wrong) { return checkpoint(wrong); });
+    }
+    if (!proof_.statements.front().wrong.empty()) find_first();
+    state(proof_, "order", [&](std::vector<std::string>& wrong) { return order(wrong); });
+  }
+
+ private:
+  /// As the trainer does where rows of tokens have no room at their experts: small models route less evenly.
+  void make_room() {
+    const interpreter::RunOptions all_steps{.order = options_.order, .steps = steps};
+    for (double room = 1; room < most_room; room *= 2) {
+      try {
+        found_ = interpreter::run(*programs_, all_steps);
+        return;
+      } catch (const interpreter::NoRoom&) {
+        programs_ = interpreter::compile(small_.plan.with_room(2 * room), scratch);
+      } catch (const ProgramError&) {
+        return;  // it is told as what is wrong with training
+      }
+    }
+  }
+
+  std::string training(std::vector<std::string>& wrong) {
+    if (!found_) found_ = interpreter::run(*programs_, {.order = options_.order, .steps = steps});
+    expected_ = interpreter::run(*one_, {.steps = steps});
+    add(wrong, differences(*found_, expected_));
+    const auto is_gradient = [](const auto& value) { return value.first.ends_with(".gradient"); };
+    const std::int64_t gradients = std::ranges::count_if(expected_.values, is_gradient);
+    return std::to_string(steps) + " steps: the loss, the gradients' norm, " + number(gradients, "gradient") + ", " +
+           number(std::ssize(expected_.values) - gradients, "parameter and state");
+  }
+
+  std::string evaluation(std::vector<std::string>& wrong) {
+    const std::int64_t sequences = programs_->config.batch * programs_->layout.batch_ranks();
+    const double expected = interpreter::evaluation_of_one_rank(one_->config, one_->parts, sequences, expected_.after_first_step);
+    std::vector<Difference> differences;
+    compare(differences, "the evaluation's loss", {found_->evaluation}, {expected});
+    add(wrong, differences);
+    return "the loss of " + number(sequences, "sequence") + " after the first step";
+  }
+
+  std::string checkpoint(std::vector<std::string>& wrong) {
+    const Outcome expected = behind_first_step(expected_);
+    const interpreter::RunOptions options{.order = options_.order, .steps = steps};
+    add(wrong, differences(interpreter::run_on(*programs_, found_->saved, options), expected), "resumed on the same layout, ");
+    std::string text = "saved after the first step, resumed on the same layout";
+    if (!found_->saved.own.empty()) return text + "; a state is each rank's own, so that no other layout resumes it";
+    add(wrong, differences(interpreter::run_on(*one_, found_->saved, options), expected), "resumed on one rank, ");
+    add(wrong, differences(interpreter::run_on(*programs_, expected_.saved, options), expected), "resumed from one rank, ");
+    return text + ", on one rank, and from one rank";
+  }
+
+  void find_first() {
+    RunConfig one = one_->config;
+    one.accumulation = programs_->config.accumulation;
+    one.batch = 0;
+    one.global_batch = programs_->config.global_batch;
+    proof_.first =
+        first_difference(*programs_, *interpreter::compile(plan_run(std::move(one), small_.plan.host()), 0), options_.order);
+  }
+
+  std::string order(std::vector<std::string>& wrong) {
+    std::int64_t conflicts = 0;
+    for (const std::vector<Planned>* programs : {&programs_->steps, &programs_->evaluations}) {
+      std::vector<const Program*> pointers;
+      for (const Planned& p : *programs) {
+        const interpreter::OrderReport report = interpreter::check_order(p);
+        conflicts += report.conflicts;
+        wrong.insert(wrong.end(), report.violations.begin(), report.violations.end());
+        pointers.push_back(&p.program);
+      }
+      verify_collectives(pointers);
+    }
+    return "collectives of " + number(programs_->config.ranks, "rank") + " meet, " + number(conflicts, "conflict") +
+           " on memory ordered";
+  }
+
+  const SmallRun& small_;
+  Proof& proof_;
+  const ProofOptions& options_;
+  std::unique_ptr<RankPrograms> programs_, one_;
+  std::optional<Plan> one_plan_;
+  Outcome expected_;
+  std::optional<Outcome> found_;
+};
+
+/// The programs of the run as it is stated: one for each stage.
+std::string full_size_order(const Plan& plan, int threads, std::vector<std::string>& wrong) {
+  const Program first = plan.step(0);
+  const Mesh& mesh = plan.layout().mesh;
+  const std::vector<int> stages = first.stage_axis < 0 ? std::vector<int>{0} : mesh.group(0, first.stage_axis);
+  std::vector<CollectiveStream> streams(stages.size());
+  std::vector<interpreter::OrderReport> reports(stages.size());
+  std::vector<std::size_t> instructions(stages.size());
+  in_parallel(stages.size(), threads, [&](std::size_t n) {
+    const Planned planned = interpreter::planned(n == 0 ? first : plan.step(stages[n]), scratch);
+    reports[n] = interpreter::check_order(planned);
+    streams[n] = collective_stream(planned.program);
+    instructions[n] = planned.program.instructions.size();
+  });
+  std::vector<const CollectiveStream*> of_ranks;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    of_ranks.push_back(&streams[first.stage_axis < 0 ? 0 : static_cast<std::size_t>(mesh.coordinate(rank, first.stage_axis))]);
+  verify_streams(mesh, of_ranks);
+  std::int64_t conflicts = 0, calls = 0, all = 0;
+  for (std::size_t n = 0; n < stages.size(); ++n) {
+    conflicts += reports[n].conflicts;
+    calls += std::ssize(streams[n].calls);
+    all += static_cast<std::int64_t>(instructions[n]);
+    wrong.insert(wrong.end(), reports[n].violations.begin(), reports[n].violations.end());
+  }
+  return number(all, "instruction") + ": " + number(calls, "collective") + " of " + number(mesh.ranks(), "rank") + " meet, " +
+         number(conflicts, "conflict") + " on memory ordered";
+}
+
+}  // namespace
+
+bool Proof::holds() const {
+  return std::ranges::all_of(statements, [](const Statement& s) { return s.wrong.empty(); });
+}
+
+Proof prove(const Plan& plan, const ProofOptions& options) {
+  const SmallRun small = small_run(plan);
+  Proof proof;
+  proof.sizes = small.sizes;
+  proof.notes = small.notes;
+  Comparison(small, proof, options).show();
+  if (options.full_size)
+    state(proof, "full size", [&](std::vector<std::string>& wrong) { return full_size_order(plan, options.threads, wrong); });
+  return proof;
+}
+
+}  // namespace consist::prove
