@@ -30,8 +30,8 @@ MARK = ".mutation-copy"  # in a folder that this program may write to
 class Mutant:
     """An error: what is replaced in which file."""
 
-    def __init__(self, name, path, old, new, breaks):
-        self.name, self.path, self.old, self.new, self.breaks = name, path, old, new, breaks
+    def __init__(self, name, path, old, new, breaks, proven=False):
+        self.name, self.path, self.old, self.new, self.breaks, self.proven = name, path, old, new, breaks, proven
 
     def planted(self, text):
         if text.count(self.old) != 1:
@@ -40,16 +40,17 @@ class Mutant:
 
 
 def listed_errors(path=HERE / "errors.txt"):
-    """Entries of errors.txt: '@ file', '# what it breaks', then lines of the old text with '-' and of the new one with '+'."""
+    """Entries of errors.txt: '@ file', '# what it breaks', '! prove' where `consist prove` must find it, then lines of the old text with '-'
+    and of the new one with '+'."""
     errors = []
     for block in re.split(r"^(?=@ )", path.read_text(), flags=re.M)[1:]:
         lines = [line for line in block.splitlines() if line.strip()]
-        part = {mark: "\n".join(line[1:] for line in lines[1:] if line[0] == mark) for mark in "#-+"}
-        if any(line[0] not in "#-+" for line in lines[1:]) or not part["-"]:
-            raise ValueError(f"errors.txt: an entry of {lines[0]} has a line that begins with none of '#', '-', '+', or no old text")
+        part = {mark: "\n".join(line[1:] for line in lines[1:] if line[0] == mark) for mark in "#!-+"}
+        if any(line[0] not in "#!-+" for line in lines[1:]) or not part["-"]:
+            raise ValueError(f"errors.txt: an entry of {lines[0]} has a line that begins with none of '#', '!', '-', '+', or no old text")
         file = lines[0][2:].strip()
         breaks = " ".join(part["#"].split())
-        errors.append(Mutant(f"{file}: {breaks}", file, part["-"], part["+"], breaks))
+        errors.append(Mutant(f"{file}: {breaks}", file, part["-"], part["+"], breaks, "prove" in part["!"]))
     return errors
 
 
@@ -191,6 +192,9 @@ class Campaign:
         return [str(self.copy.build / "bin" / f"test_{program}"), "--gtest_fail_fast", f"--gtest_filter={filter}"]
 
     def commands(self, mutant):
+        if self.options.prove:
+            program = str(self.copy.build / "bin" / "consist")
+            return [[program, "prove", "--small-only", *line.split()] for line in suites.proven_layouts()]
         tests = suites.of(mutant.path)
         commands = [self.command(program, filter) for program, filter in tests]
         if self.options.thorough:
@@ -199,7 +203,7 @@ class Campaign:
 
     def fails_again(self, command, failure):
         """Whether the test that failed does so once more in two runs: tests that measure time fail by other work, too."""
-        if failure.how.startswith("timeout") or failure.test is None or command[0] == "ctest":
+        if failure.how.startswith("timeout") or failure.test is None or command[0] == "ctest" or self.options.prove:
             return True
         return any(run_tests(self.copy, [command[0], f"--gtest_filter={failure.test}"]) for _ in range(2))
 
@@ -229,8 +233,10 @@ class Campaign:
             self.copy.restore(mutant.path)
         if not failure:
             return None
-        if failure.test is not None and command[0] != "ctest":
+        if failure.test is not None and command[0] != "ctest" and not self.options.prove:
             self.noticing.add((command[0], failure.test))
+        if self.options.prove:
+            return f"prove {' '.join(command[3:])}: {failure}"
         return f"{pathlib.Path(command[0]).name}: {failure}"
 
     def check_noticing_tests(self):
@@ -295,6 +301,7 @@ def main():
     parser.add_argument("--only", default="", metavar="REGEX", help="of the listed errors, those whose file or description matches")
     parser.add_argument("--random", type=int, default=50, metavar="N", help="errors at random places (default: 50)")
     parser.add_argument("--seed", default="1", help="of the random places")
+    parser.add_argument("--prove", action="store_true", help="plant what `consist prove` must find, and run it over the layouts of suites.py instead of tests")
     parser.add_argument("--thorough", action="store_true", help="the rest of ctest, too, where the chosen tests do not notice")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no further error after so many minutes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -306,7 +313,7 @@ def main():
     if options.check:
         print(f"{len(listed)} listed errors fit the tree")
         return 0
-    listed = [error for error in listed if re.search(options.only, error.name)]
+    listed = [error for error in listed if re.search(options.only, error.name) and (error.proven or not options.prove)]
     campaign = Campaign(options)
     campaign.run(listed)
     return campaign.summarize([error.name for error in listed])

@@ -76,6 +76,26 @@ SUITES = {
 }
 
 
+# Layouts in which `consist prove` looks for errors (mutation.py --prove): each strategy, its ways, and what they are combined with.
+PROVEN = """
+--model llama-tiny --strategy ddp --ranks 4 --accumulation 2 --ddp.bucket-size 100Ki
+--model llama-tiny --strategy zero2 --ranks 3 --accumulation 2 --precision bf16
+--model qwen3-tiny --strategy zero3-offload --ranks 2 --accumulation 2 --precision bf16 --zero3-offload.offload-optimizer.device cpu
+--model llama-3.2-1b --strategy tp-sp=2+pipeline=2+ddp --ranks 8 --accumulation 4 --sequence 4096 --batch 1 --precision bf16 --tp-sp.logits-bytes 64Mi
+--model llama-3.2-1b --strategy pipeline=4 --ranks 4 --accumulation 4 --batch 1 --sequence 2048
+--model llama-3-8b --strategy cp=2+zero2 --ranks 4 --sequence 8192 --batch 1 --cp.attention gather
+--model llama-3-8b --strategy cp=4 --ranks 4 --sequence 8192 --batch 1 --cp.attention ring --offload-activations all
+--model llama-3-8b --strategy cp=2+ddp --ranks 4 --sequence 8192 --batch 1 --cp.attention ulysses --recompute full
+--model qwen3-30b-a3b --strategy ep=2+tp-sp=2+zero2 --ranks 8 --sequence 4096 --batch 1 --precision bf16 --accumulation 2
+--model mixtral-8x7b --strategy ep=4 --ranks 4 --sequence 4096 --batch 4 --ep.dispatch all-to-all --accumulation 2 --ep.parts 2
+--model llama-tiny --strategy ddp --ranks 2 --synthetic.fields loss_mask --dataset synthetic --precision fp8
+"""
+
+
+def proven_layouts():
+    return PROVEN.strip().splitlines()
+
+
 def longest(path, table):
     fitting = [beginning for beginning in table if path.startswith(beginning)]
     if not fitting:
@@ -97,6 +117,7 @@ def of(path):
 KERNELS = [f"lib/consist/cpu/kernels-x86-64-v{level}.so" for level in (2, 3, 4)]
 TARGETS = {
     "core/": ["lib/libconsist.so"],
+    "plugins/strategies/ep": ["lib/consist/plugins/strategy-ep.so"],
     "plugins/devices/cpu": ["lib/consist/plugins/device-cpu.so"],
     "plugins/devices/cpu/kernels": KERNELS,
     "plugins/devices/common": KERNELS,
