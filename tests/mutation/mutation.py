@@ -75,8 +75,8 @@ def files_of_tree():
 class Copy:
     """A copy of the tree with a build folder of its own."""
 
-    def __init__(self, folder, jobs):
-        self.folder, self.jobs = pathlib.Path(folder).resolve(), jobs
+    def __init__(self, folder, jobs, tests):
+        self.folder, self.jobs, self.tests = pathlib.Path(folder).resolve(), jobs, tests
         if self.folder == TREE:
             sys.exit(f"{self.folder} is the tree itself; errors are planted in a copy")
         if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / MARK).exists():
@@ -95,7 +95,7 @@ class Copy:
             if str(path.relative_to(self.folder)) not in known:
                 path.unlink()
         if not (self.build / "build.ninja").exists():
-            self.must(["cmake", "-G", "Ninja", "-S", str(self.folder), "-B", str(self.build), "-DCONSIST_BUILD_TESTS=ON", "-DCONSIST_CUDA=OFF"])
+            self.must(["cmake", "-G", "Ninja", "-S", str(self.folder), "-B", str(self.build), f"-DCONSIST_BUILD_TESTS={'ON' if self.tests else 'OFF'}", "-DCONSIST_CUDA=OFF"])
         self.must(["ninja", "-C", str(self.build), "-j", str(self.jobs)])
 
     def restore(self, file):
@@ -177,7 +177,7 @@ def end_session(leader):
 class Campaign:
     def __init__(self, options):
         self.options = options
-        self.copy = Copy(options.copy, options.jobs)
+        self.copy = Copy(options.copy, options.jobs, not options.prove)
         self.results = pathlib.Path(options.results)
         self.done = {}
         if self.results.exists():
