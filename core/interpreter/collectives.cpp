@@ -190,7 +190,8 @@ void run_collective(std::span<const Member> members) {
   if (op == "all_gather" || op == "reduce_scatter") return move_parts(members, op == "all_gather");
   if (op == "all_to_all") return all_to_all(members);
   if (op == "shift") return shift(members);
-  throw ProgramError("the interpreter does not know the collective '" + std::string(op) + "'");
+  throw UsageError("the collective '" + std::string(op) +
+                   "' is a plugin's own, whose kernel needs ranks in processes of their own: steps with it cannot be run here");
 }
 
 void run_message(const Member& sender, const Member& receiver) {

@@ -18,7 +18,7 @@ struct Member {
 };
 
 /// Runs one collective of a group, its members in the order of their coordinates. Throws ProgramError naming two members whose
-/// calls do not fit each other: another op, other attributes, or messages of other lengths.
+/// calls do not fit each other: another op, other attributes, or messages of other lengths; UsageError for a plugin's own op.
 void run_collective(std::span<const Member> members);
 
 /// Moves what `sender` sends to `receiver`.

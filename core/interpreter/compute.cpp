@@ -6,6 +6,7 @@
 
 #include "consist/error.h"
 #include "consist/token_order.h"
+#include "core/interpreter/compute_kernel.h"
 #include "core/interpreter/work.h"
 #include "core/reference/vocabulary.h"
 
@@ -319,16 +320,30 @@ void compute(Arena& arena, InstructionId id) {
   const Instruction& i = planned.program.instructions[at];
   if (!i.op->touches_memory()) return;
   const auto formula = formulas().find(i.op->name());
-  if (formula == formulas().end()) throw ProgramError("the interpreter does not know the op '" + std::string(i.op->name()) + "'");
   arena.set_instruction(id);
   const auto scribble = [&] {
     if (planned.plan.workspace[at] >= 0) arena.scribble(planned.plan.workspace[at], planned.workspaces[at]);
   };
   // Scratch that lies on an operand shows, whichever of the two it is.
   scribble();
-  Work work(arena, id);
-  formula->second(work);
+  if (formula != formulas().end()) {
+    Work work(arena, id);
+    formula->second(work);
+  } else if (!compute_by_kernel(arena, id)) {
+    throw UsageError("the op '" + std::string(i.op->name()) +
+                     "' has neither a formula in core/interpreter nor a kernel of a plugin for the device cpu: steps with it "
+                     "cannot be run here");
+  }
   scribble();
+}
+
+std::set<std::string> ops_without_formula(const Program& program) {
+  std::set<std::string> ops;
+  for (const Instruction& i : program.instructions) {
+    if (i.op->touches_memory() && !i.op->is_collective() && !formulas().contains(i.op->name()))
+      ops.insert(std::string(i.op->name()));
+  }
+  return ops;
 }
 
 }  // namespace consist::interpreter

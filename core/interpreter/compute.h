@@ -6,8 +6,8 @@
 namespace consist::interpreter {
 
 /// Reads the inputs of instruction `id` from the rank's memory, computes, and writes the outputs. Casts and quantization do not
-/// round, so that a program of any precision computes what that of fp32 does. Throws ProgramError for an op that it does not
-/// know, and what Arena throws.
+/// round, so that a program of any precision computes what that of fp32 does. An op of a plugin that has no formula is computed
+/// by the plugin's own kernel (compute_kernel.h). Throws ProgramError for an op that has neither, and what Arena throws.
 void compute(Arena& arena, InstructionId id);
 
 }  // namespace consist::interpreter

@@ -9,7 +9,6 @@
 namespace consist::interpreter {
 namespace {
 
-constexpr double beta1_power = 0.9 * 0.9, beta2_power = 0.95 * 0.95;  // as in the second step of a run
 constexpr double rate = 0.02;
 
 /// A replicated scalar, from all ranks.
@@ -99,8 +98,6 @@ class Training {
   Training(const RankPrograms& programs, const RunOptions& options)
       : programs_(programs), config_(programs.config), options_(options) {
     vocabulary_ = programs.parts.architecture->sizes().vocabulary;
-    scalars_ = programs.parts.optimizer->scalar_count() == 2 ? std::vector<double>{rate, 2}
-                                                             : std::vector<double>{rate, 1 - beta1_power, 1 - beta2_power, 2};
     for (std::size_t rank = 0; rank < programs.steps.size(); ++rank) {
       ranks_.emplace_back(std::vector<const Planned*>{&programs.steps[rank], &programs.evaluations[rank]});
       if (options.rounded) ranks_.back().round_to_dtypes();
@@ -140,13 +137,15 @@ class Training {
  private:
   void train(int step, Outcome& outcome) {
     const std::int64_t parts = programs_.layout.batch_ranks();
+    std::vector<float> scalars(programs_.parts.optimizer->scalar_count());
+    programs_.parts.optimizer->write_scalars(step + 2, rate, scalars);  // moments are there already
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const std::int64_t index = programs_.layout.batch_index(static_cast<int>(rank));
       for (int m = 0; m < config_.accumulation; ++m) {
         const std::int64_t first = ((step * config_.accumulation + m) * parts + index) * config_.batch;
         write_tokens(ranks_[rank], "." + std::to_string(m), first, config_.batch, config_.sequence, vocabulary_);
       }
-      write_input(ranks_[rank], "optimizer_scalars", scalars_);
+      write_input(ranks_[rank], "optimizer_scalars", {scalars.begin(), scalars.end()});
       write_input(ranks_[rank], "stop_requests", {1});
     }
     run_all(ranks_, options_.order + static_cast<std::uint64_t>(step), step == 0 ? options_.observer : StepObserver());
@@ -182,7 +181,6 @@ class Training {
   const RunConfig& config_;
   const RunOptions& options_;
   std::int64_t vocabulary_ = 0;
-  std::vector<double> scalars_;
   std::vector<Arena> ranks_;
   LogicalValues last_before_;  // parameters and states before the last step
 };

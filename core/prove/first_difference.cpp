@@ -161,7 +161,8 @@ class Watch {
       for (InstructionId before = id; before-- > 0 && input != no_tensor;) {
         const std::vector<TensorId>& made = program.instructions[static_cast<std::size_t>(before)].outputs;
         if (std::find(made.begin(), made.end(), input) == made.end()) continue;
-        first_->inputs_from.push_back(interpreter::place_of(program, before));
+        const std::string from = interpreter::place_of(program, before);
+        if (std::ranges::find(first_->inputs_from, from) == first_->inputs_from.end()) first_->inputs_from.push_back(from);
         break;
       }
     }

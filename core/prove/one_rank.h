@@ -13,6 +13,9 @@ namespace consist::prove {
 /// Differences between sums in another order in fp64, as a part of a tensor's largest element.
 inline constexpr double tolerance = 1e-9;
 
+/// The same where ops of plugins round to f32.
+inline constexpr double rounded_tolerance = 1e-4;
+
 /// The run on one rank. A loss that depends on micro-batches (a router's balance loss) keeps them.
 RunConfig alone(const interpreter::RankPrograms& programs);
 

@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "consist/error.h"
 #include "core/base/in_parallel.h"
 #include "core/cost/collective_stream.h"
+#include "core/interpreter/compute_kernel.h"
 #include "core/interpreter/order_check.h"
 #include "core/interpreter/step_run.h"
 #include "core/prove/one_rank.h"
@@ -72,6 +74,8 @@ class Comparison {
     one.evaluate_every = 1;
     one_plan_.emplace(plan_run(std::move(one), small.plan.host()));
     one_ = interpreter::compile(*one_plan_, 0);
+    rounding_ = interpreter::ops_without_formula(one_->steps.front().program);
+    rounding_.merge(interpreter::ops_without_formula(programs_->steps.front().program));
   }
 
   void show() {
@@ -100,21 +104,30 @@ class Comparison {
     }
   }
 
+  /// How near values must be, and a note if ops round by kernels of their own.
+  double within() const { return rounding_.empty() ? tolerance : rounded_tolerance; }
+  std::string rounding_text() const {
+    std::string text;
+    for (const std::string& op : rounding_)
+      text += (text.empty() ? "; to 1e-4, since kernels of their own in f32 compute " : ", ") + op;
+    return text;
+  }
+
   std::string training(std::vector<std::string>& wrong) {
     if (!found_) found_ = interpreter::run(*programs_, {.order = options_.order, .steps = steps});
     expected_ = interpreter::run(*one_, {.steps = steps});
-    add(wrong, differences(*found_, expected_));
+    add(wrong, differences(*found_, expected_, within()));
     const auto is_gradient = [](const auto& value) { return value.first.ends_with(".gradient"); };
     const std::int64_t gradients = std::ranges::count_if(expected_.values, is_gradient);
     return std::to_string(steps) + " steps: the loss, the gradients' norm, " + number(gradients, "gradient") + ", " +
-           number(std::ssize(expected_.values) - gradients, "parameter and state");
+           number(std::ssize(expected_.values) - gradients, "parameter and state") + rounding_text();
   }
 
   std::string evaluation(std::vector<std::string>& wrong) {
     const std::int64_t sequences = programs_->config.batch * programs_->layout.batch_ranks();
     const double expected = interpreter::evaluation_of_one_rank(one_->config, one_->parts, sequences, expected_.after_first_step);
     std::vector<Difference> differences;
-    compare(differences, "the evaluation's loss", {found_->evaluation}, {expected});
+    compare(differences, "the evaluation's loss", {found_->evaluation}, {expected}, within());
     add(wrong, differences);
     return "the loss of " + number(sequences, "sequence") + " after the first step";
   }
@@ -122,11 +135,13 @@ class Comparison {
   std::string checkpoint(std::vector<std::string>& wrong) {
     const Outcome expected = behind_first_step(expected_);
     const interpreter::RunOptions options{.order = options_.order, .steps = steps};
-    add(wrong, differences(interpreter::run_on(*programs_, found_->saved, options), expected), "resumed on the same layout, ");
+    add(wrong, differences(interpreter::run_on(*programs_, found_->saved, options), expected, within()),
+        "resumed on the same layout, ");
     std::string text = "saved after the first step, resumed on the same layout";
     if (!found_->saved.own.empty()) return text + "; a state is each rank's own, so that no other layout resumes it";
-    add(wrong, differences(interpreter::run_on(*one_, found_->saved, options), expected), "resumed on one rank, ");
-    add(wrong, differences(interpreter::run_on(*programs_, expected_.saved, options), expected), "resumed from one rank, ");
+    add(wrong, differences(interpreter::run_on(*one_, found_->saved, options), expected, within()), "resumed on one rank, ");
+    add(wrong, differences(interpreter::run_on(*programs_, expected_.saved, options), expected, within()),
+        "resumed from one rank, ");
     return text + ", on one rank, and from one rank";
   }
 
@@ -160,6 +175,7 @@ class Comparison {
   const ProofOptions& options_;
   std::unique_ptr<RankPrograms> programs_, one_;
   std::optional<Plan> one_plan_;
+  std::set<std::string> rounding_;  // ops whose kernels round
   Outcome expected_;
   std::optional<Outcome> found_;
 };

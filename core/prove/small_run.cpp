@@ -51,7 +51,8 @@ class Shrinking {
     shrink_batch(run, choice);
     const Json model = shrink_model(run, choice);
     const std::int64_t parameters = plan_.parts().architecture->sizes().parameters;
-    run.model = model.dump();
+    if (has("hidden_size")) run.model = model.dump();  // else the model has sizes of its own, and stays
+    refuse_large(run);
     scale_layers(run, model.value("num_hidden_layers", std::int64_t{0}));
     use_known_values(run);
     run.evaluate_every = 1;
@@ -68,6 +69,15 @@ class Shrinking {
   }
 
  private:
+  void refuse_large(const RunConfig& run) const {
+    const std::int64_t parameters = model_sizes(run, plan_.host()).parameters;
+    if (parameters <= most_parameters) return;
+    throw UsageError("the model has " + std::to_string(parameters) +
+                     " parameters and its config.json no sizes to make it small by (hidden_size, ...); give a preset or a "
+                     "config.json of the same family with at most " +
+                     std::to_string(most_parameters));
+  }
+
   void shrink_batch(RunConfig& run, const Choice& choice) const {
     const std::int64_t m = run.accumulation;
     std::int64_t few = std::min<std::int64_t>(m, 3);
@@ -213,9 +223,10 @@ class Shrinking {
     add("num_local_experts", "experts");
     add("hidden_size", "channels");
     add("vocab_size", "words");
-    return text;
+    return text.empty() ? "the model at its own size" : text;
   }
 
+  static constexpr std::int64_t most_parameters = 10'000'000;  // that are computed in fp64, by every rank
   static constexpr std::int64_t small_head = 4;  // elements of a head: rotary embeddings need pairs
   const Plan& plan_;
   const Json config_;

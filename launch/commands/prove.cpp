@@ -39,17 +39,23 @@ std::string title(const Plan& plan) {
          config.precision + ", of " + model_text(config);
 }
 
+/// An instruction of many tensors fills a screen.
+std::string shortened(const std::string& instruction) {
+  constexpr std::size_t most = 400;
+  return instruction.size() <= most ? instruction : instruction.substr(0, most) + "...";
+}
+
 std::string first_text(const prove::FirstDifference& first) {
   char numbers[120];
   std::snprintf(numbers, sizeof numbers, "%.9g, one rank has %.9g", first.found, first.expected);
-  std::string text = "The first value that differs in a step: '" + first.tensor + "', " + numbers + "\n  " + first.instruction +
-                     "\n  made by op " + first.op + ", " +
+  std::string text = "The first value that differs in a step: '" + first.tensor + "', " + numbers + "\n  " +
+                     shortened(first.instruction) + "\n  made by op " + first.op + ", " +
                      (first.pass.empty() ? std::string("of the model itself") : "which " + first.pass + " put there") +
                      ", on rank " + std::to_string(first.rank);
   if (first.layer >= 0) text += ", layer " + std::to_string(first.layer);
   if (first.micro_batch >= 0) text += ", micro-batch " + std::to_string(first.micro_batch);
   text += "\n";
-  for (const std::string& input : first.inputs_from) text += "  from " + input + "\n";
+  for (const std::string& input : first.inputs_from) text += "  from " + shortened(input) + "\n";
   return text;
 }
 
