@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -34,6 +35,35 @@ class PassedOn {
   const pid_t child_;
   const std::atomic<int>* signal_;
   int passed_ = 0;
+};
+
+/// Signals that ask for an end, held back from this thread while it starts a child. Between fork and exec the child has the
+/// handlers of this process: they would note the signal in memory that exec throws away, and nobody would ask again.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigset_t asks;
+    sigemptyset(&asks);
+    for (const int signal : numbers_) sigaddset(&asks, signal);
+    pthread_sigmask(SIG_BLOCK, &asks, &before_);
+  }
+  ~HeldSignals() { release(); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  void release() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  /// In the child: a signal that came since the fork ends it, as one after exec would. Signals that are ignored stay so.
+  void release_in_child() {
+    for (const int signal : numbers_) {
+      struct sigaction found {};
+      if (sigaction(signal, nullptr, &found) == 0 && found.sa_handler != SIG_IGN) ::signal(signal, SIG_DFL);
+    }
+    release();
+  }
+
+ private:
+  static constexpr std::array numbers_{SIGINT, SIGTERM, SIGHUP};
+  sigset_t before_{};
 };
 
 /// Splits what arrives into lines; a carriage return ends one, too.
@@ -68,6 +98,7 @@ int run_child(const std::vector<std::string>& arguments, const std::function<voi
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const pid_t parent = getpid();
+  HeldSignals held;
   const pid_t child = fork();
   if (child < 0) {
     close(ends[0]);
@@ -75,6 +106,7 @@ int run_child(const std::vector<std::string>& arguments, const std::function<voi
     throw SystemError("cannot start a process: " + system_error_text(errno));
   }
   if (child == 0) {
+    held.release_in_child();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
     dup2(ends[1], STDOUT_FILENO);
@@ -84,6 +116,7 @@ int run_child(const std::vector<std::string>& arguments, const std::function<voi
     execv("/proc/self/exe", argv.data());
     _exit(127);
   }
+  held.release();
   close(ends[1]);
   PassedOn signals(child, signal);
   read_lines(ends[0], signals, on_line);
