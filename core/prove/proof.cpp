@@ -104,7 +104,7 @@ class Comparison {
     }
   }
 
-  /// How near values must be, and a note if ops round by kernels of their own.
+  /// Limit of differences, and a note if ops round by kernels of their own.
   double within() const { return rounding_.empty() ? tolerance : rounded_tolerance; }
   std::string rounding_text() const {
     std::string text;

@@ -46,10 +46,11 @@ def prove(model: Model = None, strategy: Optional[str] = None, *, small_only: bo
           **keywords: Any) -> Proof:
     """Returns the proof that a layout trains as one rank does, or where it does not (docs/prove.md).
 
-    ``small_only`` leaves out the programs in full size. Other arguments and errors are predict()'s; a layout that differs
-    is no error: ``equal`` is False then.
+    ``small_only`` leaves out the programs in full size. Other arguments and errors are predict()'s; a layout that
+    differs is no error: ``equal`` is False then.
     """
-    words = _options.words({"model": model, "strategy": strategy, "small_only": small_only or None, **keywords}, options)
+    named = {"model": model, "strategy": strategy, "small_only": small_only or None, **keywords}
+    words = _options.words(named, options)
     return Proof(document(["prove", "--json", *words], time_limit, (0, DIFFERS), folder))
 
 

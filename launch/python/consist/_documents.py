@@ -156,8 +156,8 @@ class Proof(Document):
     def _rows(self) -> Iterator[Tuple[str, Rows]]:
         yield "statements", self._statements()
         if self.data["first_difference"]:
-            yield "first difference", [{"what": name, "value": value}
-                                       for name, value in self.data["first_difference"].items() if not isinstance(value, list)]
+            yield "first difference", [{"what": name, "value": value} for name, value
+                                       in self.data["first_difference"].items() if not isinstance(value, list)]
 
 
 class Plugins(Document, Sequence[Document]):

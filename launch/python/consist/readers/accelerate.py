@@ -266,7 +266,8 @@ class _Reader(KeyReader):
         self._add_ulysses(file)
 
     def _refuse_fp16(self) -> None:
-        self.values.refuse("mixed_precision", f'is "fp16": {NO_FP16} (--from-set mixed_precision=bf16)')
+        self.values.refuse("mixed_precision", f'is "fp16": {NO_FP16} '
+                           f"({self.target.source.set_option} mixed_precision=bf16)")
 
     def _read_own_deepspeed(self) -> None:
         values, target = self.values, self.target

@@ -22,7 +22,7 @@ _NAMES = {
 _INVERTED = {"share_embeddings_and_output_weights": "untie-embeddings-and-output-weights", "add_bias_linear":
              "disable-bias-linear", "grad_reduce_in_fp32": "grad-reduce-in-bf16"}
 _OF_FSDP = ("use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp")
-# The words of tokenizers of the hub, by beginnings of their names (their tokenizer.json, November 2026).
+# The words of tokenizers of the hub, added ones included, by beginnings of their names.
 _WORDS = {"llama-2-": 32000, "llama-3": 128256, "meta-llama-3": 128256, "qwen2.5-": 151665, "qwen3-": 151669,
           "mixtral-8x": 32000}
 
