@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
+#include "launch/predict/goodput.h"
 #include "launch/predict/prediction.h"
 #include "launch/predict/remedies.h"
 #include "launch/predict/simulated_trace.h"
@@ -23,6 +25,15 @@
 namespace consist::commands {
 namespace {
 
+constexpr RunOption own_options[] = {
+    valued("mtbf", OptionKind::real, "", "HOURS",
+           "mean time between failures of one device, its share of host and network included: adds the tokens of a day, and the "
+           "best "
+           "interval of checkpoints",
+           "0.."),
+    valued("restart", OptionKind::real, "300", "SECONDS", "from a failure to the first step again, for --mtbf", "0.."),
+    valued("storage", OptionKind::bytes, "10G", "BYTES", "bytes a second that all ranks together write to storage, for --mtbf"),
+};
 constexpr TakenOption taken[] = {
     {"json", "the same as JSON (docs/predict.md)"},
     {"transport",
@@ -41,6 +52,20 @@ std::string title_of(const RunConfig& config) {
          std::to_string(config.sequence) + " tokens per rank of the batch\n";
 }
 
+/// With --mtbf.
+std::optional<launch::Goodput> goodput(const ParsedRun& parsed, const Plan& plan, const std::vector<PlannedRank>& ranks,
+                                       const launch::Prediction& prediction) {
+  if (!parsed.has("mtbf")) {
+    for (const char* option : {"restart", "storage"}) {
+      if (parsed.has(option)) throw UsageError("--" + std::string(option) + " has no effect without --mtbf");
+    }
+    return std::nullopt;
+  }
+  const launch::FailureModel model{parsed.real("mtbf"), parsed.real("restart"), static_cast<double>(parsed.integer("storage"))};
+  if (model.device_hours <= 0 || model.storage_rate <= 0) throw UsageError("--mtbf and --storage must be more than 0");
+  return launch::goodput_of(plan, ranks, prediction.time.seconds, prediction.tokens_per_second, model);
+}
+
 int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   const Output trace{"--trace", config.trace, config.overwrite};
   if (!trace.path.empty()) check_output(trace);
@@ -51,11 +76,15 @@ int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   const launch::Prediction prediction = launch::predict(plan, ranks, simulation);
   if (!trace.path.empty()) write_trace_file(trace, launch::simulated_events(programs_of(ranks), simulation));
   const Power power = power_named(plan.config().machine);
+  const std::optional<launch::Goodput> with_failures = goodput(parsed, plan, ranks, prediction);
   if (parsed.flag("json")) {
-    launch::print_json(json_of(prediction, plan, power));
+    auto document = nlohmann::ordered_json::parse(json_of(prediction, plan, power));
+    document["goodput"] = with_failures ? json_of(*with_failures) : nlohmann::ordered_json();
+    launch::print_document(document);
     return prediction.fits() ? 0 : exit_failed;
   }
   std::printf("%s%s", printable(title_of(plan.config())).c_str(), printable(text_of(prediction, plan, power)).c_str());
+  if (with_failures) std::fputs(printable(text_of(*with_failures)).c_str(), stdout);
   if (prediction.fits()) return 0;
   std::fputs(printable(launch::refusal_of(plan, host, prediction)).c_str(), stdout);
   return exit_failed;
@@ -71,6 +100,7 @@ constinit const Command predict_command{
         "Predicts a step of this configuration on a machine, without a device: its time, tokens/s, MFU, the memory of the\n"
         "ranks of each pipeline stage, the parts of its time, and its critical path. The configuration is compiled as for\n"
         "a run, and its programs are simulated with the machine's figures.\n",
+    .own = own_options,
     .notes =
         "Returns 1 if the plan does not fit the machine's memory, and then prints changes that make it fit.\n"
         "All options of train are taken: consist train --help\n",

@@ -162,6 +162,23 @@ TEST(Predict, HybridShardingIsFasterWhereItsNetworkHasLessToDo) {
   EXPECT_NEAR(speed("--machine h200 --sequence 8192", 2), 0.99, 0.015);
 }
 
+TEST(Predict, SaysTheTokensOfADayWithFailures) {
+  const std::string words =
+      "--model llama-3-8b --precision bf16 --sequence 4096 --batch 1 --strategy zero3-offload --ranks 64 --machine h100 ";
+  EXPECT_TRUE(predicted(words)["goodput"].is_null());
+  const Json rare = predicted(words + "--mtbf 50000")["goodput"],
+             often = predicted(words + "--mtbf 500 --checkpoint x --checkpoint-every 100")["goodput"];
+  EXPECT_NEAR(rare["failure_seconds"].get<double>(), 50000.0 * 3600 / 64, 1);
+  EXPECT_NEAR(rare["checkpoint_bytes"].get<double>(), 8.03e9 * 12, 0.02e9 * 12) << "weights and two moments in f32";
+  EXPECT_GT(rare["best"]["goodput"], often["best"]["goodput"]);
+  EXPECT_GE(often["best"]["goodput"], often["asked"]["goodput"]);
+  EXPECT_GT(often["snapshot"]["goodput"], often["best"]["goodput"]);
+  EXPECT_TRUE(rare["asked"].is_null());
+  EXPECT_THAT(run("predict", split_words(words + "--restart 5")).output, HasSubstr("--restart has no effect without --mtbf"));
+  EXPECT_THAT(run("predict", split_words(words + "--mtbf 5000")).output,
+              AllOf(HasSubstr("tokens a day"), HasSubstr("stated, not measured")));
+}
+
 TEST(Predict, AsksWhatIf) {
   const std::string two_nodes = eight_b + "--strategy zero3-offload --ranks 16 --machine h200";
   const double fast = predicted_seconds(two_nodes);
