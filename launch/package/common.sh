@@ -31,17 +31,19 @@ commit_time() {
 }
 
 # make_root SUITE FOLDER: a new root file system of that Debian release with Python and certificates, without a compiler. Needs root and debootstrap; its
-# words go to FOLDER.log. With CONSIST_ROOTS, a folder, a copy is kept there, and taken where it is there.
+# words go to FOLDER.log. CONSIST_ROOTS names a folder of such root file systems: one that is
+# there is laid below, or copied where that cannot be. Who sets it unmounts FOLDER.
 make_root() {
   local kept=${CONSIST_ROOTS:-}
   rm -rf "$2"
   if [ -n "$kept" ] && [ -f "$kept/$1/made" ]; then
-    cp -a "$kept/$1" "$2"
+    # What changes goes into a folder beside: thousands of files need be neither copied nor removed.
+    mkdir -p "$2" "$2.changes" "$2.work"
+    mount -t overlay overlay -o "lowerdir=$kept/$1,upperdir=$2.changes,workdir=$2.work" "$2" 2> /dev/null || cp -a "$kept/$1/." "$2"
     return
   fi
   timeout 600 debootstrap --variant=minbase --include=python3-venv,ca-certificates,openssl "$1" "$2" > "$2.log" 2>&1 || return
   touch "$2/made"
-  [ -z "$kept" ] || cp -a "$2" "$kept/$1"
 }
 
 # run_in_root FOLDER COMMAND...: as root in there, or as the user whose number RUN_AS has, with this system's name servers and certificates.

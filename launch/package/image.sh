@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Makes an image (an OCI archive, which docker load, podman load and skopeo read) without a daemon: Debian 12, Python, a wheel of Consist.
-# Usage: launch/package/image.sh WHEEL [--extra EXTRA] [--root FOLDER] [--output FILE]      as root, with debootstrap
+# Usage: launch/package/image.sh WHEEL [--extra EXTRA] [--root FOLDER] [--output FILE] [--level N]      as root, with debootstrap
 #   --extra     of the wheel: cuda13 for GPUs (about 2.5 GB of NVIDIA's libraries)
 #   --root      where the root file system is made: build/image-root. One that is there is thrown away
 #   --output    the archive: build/packages/consist-image.tar
+#   --level     of compression, 1 to 9: 6
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 here=launch/package
 source $here/common.sh
 
-wheel="" extra="" root=build/image-root output=build/packages/consist-image.tar
+wheel="" extra="" root=build/image-root output=build/packages/consist-image.tar level=6
 while [ $# -gt 0 ]; do
   case $1 in
     --extra) extra=${2:?--extra needs a name}; shift ;;
     --root) root=${2:?--root needs a folder}; shift ;;
     --output) output=${2:?--output needs a file}; shift ;;
+    --level) level=${2:?--level needs a number}; shift ;;
     *.whl) wheel=$1 ;;
     *) echo "image: '$1' is no wheel and no option; see the head of this script" >&2; exit 2 ;;
   esac
@@ -35,5 +37,5 @@ trap 'rm -rf "$layers"' EXIT
 tar --create --file "$layers/layer.tar" --directory "$root" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --numeric-owner --exclude=./proc/* --exclude=./sys/* \
   --exclude=./dev/* --exclude=./made .
 mkdir -p "$(dirname "$output")"
-python3 $here/oci_archive.py --layer "$layers/layer.tar" --output "$output"
+python3 $here/oci_archive.py --layer "$layers/layer.tar" --level "$level" --output "$output"
 echo "$output"

@@ -1,5 +1,7 @@
 """Packs a tree of files into a wheel (launch/package/wheel.sh): metadata, licences, the bill of materials, RECORD.
 
+Nothing is compressed: auditwheel packs it once more.
+
 The same tree gives the same bytes: names are sorted, times are SOURCE_DATE_EPOCH.
 """
 from __future__ import annotations
@@ -60,9 +62,8 @@ def files_of(tree: Path) -> list[tuple[str, Path]]:
 def write(wheel: zipfile.ZipFile, name: str, data: bytes, executable: bool, record: list[str]) -> None:
     moment = time.gmtime(max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))
     entry = zipfile.ZipInfo(name, moment[:6])
-    entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = (0o100755 if executable else 0o100644) << 16
-    wheel.writestr(entry, data, compresslevel=9)
+    wheel.writestr(entry, data)
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     record.append(f"{name},sha256={digest},{len(data)}")
 

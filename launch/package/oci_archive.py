@@ -67,6 +67,7 @@ class Archive:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layer", type=Path, required=True)
+    parser.add_argument("--level", type=int, choices=range(1, 10), default=6, help="of compression")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
 
@@ -75,7 +76,7 @@ def main() -> None:
     packed = arguments.layer.with_suffix(".tar.gz")
     with arguments.layer.open("rb") as source, packed.open("wb") as target:
         # No name and no time in the header: two runs give the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=target, mtime=0) as zipped:
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=arguments.level, fileobj=target, mtime=0) as zipped:
             shutil.copyfileobj(source, zipped, 1 << 20)
     digest, size = sha256(packed), packed.stat().st_size
 

@@ -1,17 +1,28 @@
-"""What the tests of packages share."""
+"""Fixtures of the tests of packages: what the steps made, by their names."""
 from __future__ import annotations
 
-import os
-import shutil
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
+from steps import Steps
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _kept_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """New systems are made once, and copied for each test."""
-    folder = tmp_path_factory.mktemp("kept")
-    os.environ["CONSIST_ROOTS"] = str(folder)
-    yield
-    shutil.rmtree(folder, ignore_errors=True)
+@pytest.fixture(scope="session")
+def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steps]:
+    """Steps that the chosen cases need, begun."""
+    made = Steps(tmp_path_factory.mktemp("packages"))
+    made.begin([name for item in request.session.items for name in getattr(item, "fixturenames", ())])
+    yield made
+    made.end()
+
+
+def _fixture_of(step: str) -> Any:
+    @pytest.fixture(name=step)
+    def made(steps: Steps) -> Any:
+        return steps.take(step)
+
+    return made
+
+
+for _step in Steps.ORDER:
+    globals()[f"_{_step}"] = _fixture_of(_step)

@@ -3,39 +3,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import shutil
-import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Iterator, List
+from typing import List
 
-import pytest
+from steps import BUILD, rows_of, run
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CONSIST_BUILD_FOLDER", ROOT / "build"))
 MEGABYTE = 1_000_000
-
-
-def run(*words: object, timeout: float = 900) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([str(word) for word in words], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=timeout)
-
-
-def make_wheel(output: Path) -> Path:
-    result = run("bash", "launch/package/wheel.sh", "--build", BUILD, "--built", "--output", output)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return Path(result.stdout.splitlines()[-1])
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    cache = (BUILD / "CMakeCache.txt").read_text()
-    if "CONSIST_PORTABLE:BOOL=ON" not in cache:
-        pytest.skip("this build was configured without CONSIST_PORTABLE")
-    return make_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def names_in(wheel: Path) -> List[str]:
@@ -56,10 +32,9 @@ def test_wheel_is_small_and_asks_for_no_newer_symbols(wheel: Path) -> None:
     assert wheel.stat().st_size < limit * MEGABYTE
 
 
-def test_two_wheels_of_a_build_are_equal(wheel: Path, tmp_path: Path) -> None:
-    other = make_wheel(tmp_path)
-    assert other.name == wheel.name
-    assert hashlib.sha256(other.read_bytes()).hexdigest() == hashlib.sha256(wheel.read_bytes()).hexdigest()
+def test_two_wheels_of_a_build_are_equal(wheel: Path, second_wheel: Path) -> None:
+    assert second_wheel.name == wheel.name
+    assert hashlib.sha256(second_wheel.read_bytes()).hexdigest() == hashlib.sha256(wheel.read_bytes()).hexdigest()
 
 
 def test_wheel_holds_program_plugins_sdk_and_package(wheel: Path) -> None:
@@ -85,33 +60,16 @@ def test_bill_of_materials_names_every_library_beside(wheel: Path) -> None:
         assert one["version"] and f"{one['name']} {one['version']}" in licences
 
 
-@pytest.fixture(scope="session")
-def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    if os.geteuid() != 0 or shutil.which("debootstrap") is None:
-        pytest.skip("root and debootstrap are needed to make a root file system")
-    folder = tmp_path_factory.mktemp("roots")
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+def test_wheel_compares_in_a_new_debian_12(compared_in_bookworm: str) -> None:
+    assert len(rows_of(compared_in_bookworm)) == 8, compared_in_bookworm
 
 
-@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
-def test_wheel_compares_in_a_new_debian(wheel: Path, roots: Path, suite: str) -> None:
-    result = run("bash", "tests/package/wheel_in_root.sh", wheel, suite, roots / suite)
-    if result.returncode == 77:
-        pytest.skip(result.stdout.strip())
-    assert result.returncode == 0, result.stdout + result.stderr
-    table = [line for line in result.stdout.splitlines() if re.match(r"[ *] +(llama|qwen3)-tiny +[12] +(fp32|bf16) ", line)]
-    assert len(table) == 8, result.stdout
-    assert f"{suite}: installed and compared in " in result.stdout
+def test_wheel_compares_in_a_new_debian_13(compared_in_trixie: str) -> None:
+    assert len(rows_of(compared_in_trixie)) == 8, compared_in_trixie
 
 
-def test_image_runs_and_is_what_its_digests_say(wheel: Path, roots: Path) -> None:
-    root, archive = roots / "image", roots / "image.tar"
-    result = run("bash", "launch/package/image.sh", wheel, "--root", root, "--output", archive)
-    if "debootstrap" in result.stderr and not (root / "made").exists():
-        pytest.skip(result.stderr.strip())
-    assert result.returncode == 0, result.stdout + result.stderr
-    with tarfile.open(archive) as tar:
+def test_image_runs_and_is_what_its_digests_say(image: Path) -> None:
+    with tarfile.open(image) as tar:
         def blob(digest: str) -> bytes:
             file = tar.extractfile("blobs/sha256/" + digest[len("sha256:"):])
             assert file is not None
@@ -126,7 +84,7 @@ def test_image_runs_and_is_what_its_digests_say(wheel: Path, roots: Path) -> Non
         blob(manifest["layers"][0]["digest"])
     assert configuration["Entrypoint"] == ["consist"]
     script = f"""source launch/package/common.sh
-        RUN_AS=10001 RUN_HOME=/home/consist run_in_root {root} sh -c 'cd {configuration["WorkingDir"]} &&
+        RUN_AS=10001 RUN_HOME=/home/consist run_in_root {image.with_suffix("")} sh -c 'cd {configuration["WorkingDir"]} &&
         {configuration["Entrypoint"][0]} compare --model llama-tiny --ranks 1,2 --precision fp32 --steps 3 --batch 2 --sequence 32 --output runs'"""
     result = run("bash", "-c", script)
     assert result.returncode == 0 and "TOKENS/S" in result.stdout, result.stdout + result.stderr
