@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,10 +26,12 @@ inline ChildResult consist_says(std::vector<std::string> words) {
   return run_child(words, std::chrono::seconds(280));
 }
 
-/// A run of this version: two ranks, a few steps.
+/// A run of this version: two ranks, a few steps. It is run once for all cases of this process, each of which gets a copy.
 inline std::string new_run(const TemporaryFolder& folder) {
-  const ChildResult result = train_tiny({"--strategy", "ddp", "--steps", "6", "--archive", folder / "new.h5"});
+  static const TemporaryFolder kept;
+  static const ChildResult result = train_tiny({"--strategy", "ddp", "--steps", "6", "--archive", kept / "new.h5"});
   EXPECT_EQ(result.status, 0) << result.output;
+  std::filesystem::copy_file(kept / "new.h5", folder / "new.h5");
   return folder / "new.h5";
 }
 

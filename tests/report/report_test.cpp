@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/archive/archive.h"
 #include "core/archive/reader.h"
@@ -313,9 +314,10 @@ TEST_F(ReportInABrowser, TwoHundredRunsStayUnderFiveMegabytes) {
     row.config["strategy"] = n % 2 == 0 ? "ddp" : "zero2";
     row.seconds += 0.001 * n;
     json programs = json::parse(made.programs);
-    std::string& text = programs.at("classes")[0].at("text").get_ref<std::string&>();
-    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 6)
-      text.insert(at, " " + std::to_string(1000 + n));
+    std::istringstream lines(programs.at("classes")[0].at("text").get<std::string>());
+    std::string text;
+    for (std::string line; std::getline(lines, line);) text += line + " " + std::to_string(1000 + n) + "\n";
+    programs["classes"][0]["text"] = text;
     row.programs = programs.dump();
     words.push_back(write_made(folder / (std::to_string(n) + ".h5"), real, row));
   }

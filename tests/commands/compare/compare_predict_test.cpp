@@ -55,23 +55,29 @@ TEST(ComparePredict, TheTableSaysWhatPredictSaysAndNothingIsRun) {
   const TemporaryFolder folder;
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
-  const ChildResult result =
-      consist_says({"compare", "--predict", "--model", "qwen3-0.6b", "--ranks", "8", "--sequence", "4096", "--machine", "h100",
-                    "--strategy", "zero2,ddp", "--precision", "fp32,bf16", "--batch", "4,256"});
+  // So little memory that the larger batches do not fit, and no larger ones: what would fit is looked for, too.
+  const Words plan{"--model", "qwen3-0.6b", "--ranks", "8", "--sequence", "4096"};
+  Words words{"compare", "--predict"};
+  words.insert(words.end(), plan.begin(), plan.end());
+  words.insert(words.end(),
+               {"--machine", "h100+capacity=30e9", "--strategy", "zero2,ddp", "--precision", "fp32,bf16", "--batch", "1,4"});
+  const ChildResult result = consist_says(words);
   std::filesystem::current_path(before);
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "runs, archives or logs";
   EXPECT_THAT(result.output, HasSubstr("Simulated for h100, not measured."));
   for (const char* strategy : {"zero2", "ddp"}) {
     for (const char* precision : {"fp32", "bf16"}) {
-      const double seconds = step_of_predict({"--model", "qwen3-0.6b", "--ranks", "8", "--sequence", "4096", "--machine", "h100",
-                                              "--strategy", strategy, "--precision", precision, "--batch", "4"});
+      Words row = plan;
+      row.insert(row.end(),
+                 {"--machine", "h100,capacity=30e9", "--strategy", strategy, "--precision", precision, "--batch", "1"});
+      const double seconds = step_of_predict(row);
       ASSERT_GT(seconds, 0);
-      const std::string step = cell(result.output, "qwen3-0.6b +" + std::string(strategy) + " +" + precision + " +4", 1);
+      const std::string step = cell(result.output, "qwen3-0.6b +" + std::string(strategy) + " +" + precision + " +1", 1);
       EXPECT_NEAR(std::atof(step.c_str()), seconds * 1e3, 0.051) << result.output;
     }
   }
-  EXPECT_THAT(result.output, ContainsRegex("ddp +bf16 +256 +does not fit: a rank needs 1.2 TiB, h100 has 78.2 GiB: 1.2 TiB "
+  EXPECT_THAT(result.output, ContainsRegex("ddp +bf16 +4 +does not fit: a rank needs 30.1 GiB, h100 has 27.9 GiB: 19.4 GiB "
                                            "activation, [0-9.]+ GiB optimizer_state"));
   EXPECT_THAT(result.output, ContainsRegex("precision bf16 over fp32: [0-9.]+x the speed, memory 0\\.[0-9]+x, [^\n]*; 2 pairs"));
   EXPECT_THAT(result.output, Not(HasSubstr("measured once")));
