@@ -21,7 +21,7 @@ def test_it_is_stored_without_outputs() -> None:
 @pytest.mark.filterwarnings("default")
 def test_every_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "launch" / "python"))
-    monkeypatch.setenv("CONSIST_NOTEBOOK_STEPS", "12")
+    monkeypatch.setenv("CONSIST_NOTEBOOK_STEPS", "6")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
