@@ -43,7 +43,7 @@ class Steps:
     A step may take others, which must begin before it: `begin` them in the order of ORDER.
     """
 
-    ORDER = ("root_of_trixie", "wheel", "root_of_bookworm", "debs", "second_wheel", "second_debs", "compared_in_trixie",
+    ORDER = ("root_of_trixie", "wheel", "debs", "root_of_bookworm", "second_wheel", "second_debs", "compared_in_trixie",
              "compared_in_bookworm", "compared_by_deb", "image")
     NEEDS = {"second_wheel": ("wheel",), "second_debs": ("debs",), "compared_in_trixie": ("wheel", "root_of_trixie"),
              "compared_in_bookworm": ("wheel", "root_of_bookworm"), "compared_by_deb": ("debs", "root_of_bookworm"),
