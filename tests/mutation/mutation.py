@@ -262,6 +262,9 @@ class Campaign:
 
     def run(self, listed):
         self.copy.refresh()
+        failing = [command for command in (self.commands(None) if self.options.prove else []) if run_tests(self.copy, command)]
+        if failing:
+            sys.exit("these are not proven without any error either: " + "; ".join(" ".join(command[3:]) for command in failing))
         try:
             self.plant(listed)
         finally:

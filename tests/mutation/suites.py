@@ -89,7 +89,7 @@ PROVEN = """
 --model qwen3-30b-a3b --strategy ep=2+tp-sp=2+zero2 --ranks 8 --sequence 4096 --batch 1 --precision bf16 --accumulation 2
 --model mixtral-8x7b --strategy ep=4 --ranks 4 --sequence 4096 --batch 4 --ep.dispatch all-to-all --accumulation 2 --ep.parts 2
 --model llama-tiny --strategy zero2 --ranks 2 --zero2.offload-optimizer.device cpu --zero2.offload-optimizer.update cpu
---model qwen3-tiny --strategy cp=4+zero3-offload --ranks 8 --batch 1 --cp.attention ulysses --precision bf16
+--model qwen3-tiny --strategy cp=6+zero3-offload --ranks 12 --batch 1 --sequence 768 --cp.attention ulysses --precision bf16
 --model llama-tiny --strategy pipeline=4 --ranks 4 --accumulation 4 --batch 1 --pipeline.cut operators
 --model llama-tiny --strategy ddp --ranks 2 --synthetic.fields loss_mask --dataset synthetic --precision fp8
 """
