@@ -78,7 +78,7 @@ int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   const Power power = power_named(plan.config().machine);
   const std::optional<launch::Goodput> with_failures = goodput(parsed, plan, ranks, prediction);
   if (parsed.flag("json")) {
-    auto document = nlohmann::ordered_json::parse(json_of(prediction, plan, power));
+    nlohmann::ordered_json document = json_of(prediction, plan, power);
     document["goodput"] = with_failures ? json_of(*with_failures) : nlohmann::ordered_json();
     launch::print_document(document);
     return prediction.fits() ? 0 : exit_failed;

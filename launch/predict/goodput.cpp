@@ -45,7 +45,11 @@ Interval best_interval(double blocked, double failure_seconds, double restart_se
   double low = std::log(std::max(step_seconds, least)), high = std::max(low, std::log(10 * failure_seconds));
   while (high - low > 1e-6) {
     const double a = high - golden * (high - low), b = low + golden * (high - low);
-    (at(std::exp(a)) < at(std::exp(b)) ? low : high) = at(std::exp(a)) < at(std::exp(b)) ? a : b;
+    if (at(std::exp(a)) < at(std::exp(b))) {
+      low = a;
+    } else {
+      high = b;
+    }
   }
   Interval best{.seconds = std::exp((low + high) / 2), .blocked = blocked, .goodput = 0, .steps = 1};
   best.steps = std::max<std::int64_t>(1, std::llround(best.seconds / step_seconds));

@@ -208,7 +208,7 @@ Json error_json(const ErrorBar& bar) {
 
 }  // namespace
 
-std::string json_of(const Prediction& p, const Plan& plan, const Power& power) {
+Json json_of(const Prediction& p, const Plan& plan, const Power& power) {
   const Costs costs = costs_of(p, plan, power);
   const auto known = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
   nlohmann::ordered_json json{{"version", 1},
@@ -240,7 +240,7 @@ std::string json_of(const Prediction& p, const Plan& plan, const Power& power) {
   }
   for (const PathItem& item : p.path)
     json["critical_path"].push_back({{"op", item.label}, {"instructions", item.instructions}, {"seconds", item.seconds}});
-  return json.dump(2) + "\n";
+  return json;
 }
 
 }  // namespace consist::launch

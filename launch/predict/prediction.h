@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,6 @@ std::string scope_text(const std::string& machine);
 /// For people. `power`: of the plan's machine (power_named).
 std::string text_of(const Prediction& prediction, const Plan& plan, const Power& power);
 /// docs/predict.md lists the keys.
-std::string json_of(const Prediction& prediction, const Plan& plan, const Power& power);
+nlohmann::ordered_json json_of(const Prediction& prediction, const Plan& plan, const Power& power);
 
 }  // namespace consist::launch
