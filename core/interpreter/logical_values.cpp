@@ -29,6 +29,15 @@ void write_logical(Arena& arena, TensorId tensor, const std::vector<float>& logi
   }
 }
 
+void write_zero_states(Arena& arena) {
+  const Program& program = arena.planned().program;
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const auto id = static_cast<TensorId>(t);
+    if (program[id].state && program[id].role == Role::optimizer_state && program[id].dtype != DType::u8)
+      arena.write(id, reference::zeros(DType::f32, program.part(id).shape));
+  }
+}
+
 void write_constants(Arena& arena) {
   const Program& program = arena.planned().program;
   for (const Constant& constant : program.constants) {
@@ -163,11 +172,7 @@ SavedValues saved_values(std::span<const Arena> ranks) {
 void resume(std::span<Arena> ranks, const SavedValues& saved) {
   for (Arena& arena : ranks) {
     const Program& program = arena.planned().program;
-    for (std::size_t t = 0; t < program.tensors.size(); ++t) {  // states that no checkpoint holds
-      const auto id = static_cast<TensorId>(t);
-      if (program[id].state && program[id].role == Role::optimizer_state && program[id].dtype != DType::u8)
-        arena.write(id, reference::zeros(DType::f32, program.part(id).shape));
-    }
+    write_zero_states(arena);  // those that no checkpoint holds
     for (const TrainingState::Value& value : TrainingState::values_of(program, program.rank)) resume_value(arena, value, saved);
     write_constants(arena);
   }

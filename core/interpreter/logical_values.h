@@ -21,6 +21,9 @@ TensorId find(const Program& program, const std::string& name, Role role);
 /// Writes the part of a logical tensor that one rank holds.
 void write_logical(Arena& arena, TensorId tensor, const std::vector<float>& logical);
 
+/// Zeros in the optimizer's states, and in those beside the parameters.
+void write_zero_states(Arena& arena);
+
 /// The program's constants, as the trainer fills them in.
 void write_constants(Arena& arena);
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "consist/op.h"
+#include "core/cost/collective_stream.h"
 
 namespace consist::interpreter {
 namespace {
@@ -206,6 +207,19 @@ class Sweep {
 
 OrderReport check_order(const Planned& planned, JoinsQueue joins) {
   return Sweep(planned, joins).run();
+}
+
+std::int64_t check_ranks(std::span<const Planned> programs, std::vector<std::string>& wrong) {
+  std::int64_t conflicts = 0;
+  std::vector<const Program*> pointers;
+  for (const Planned& planned : programs) {
+    const OrderReport report = check_order(planned);
+    conflicts += report.conflicts;
+    wrong.insert(wrong.end(), report.violations.begin(), report.violations.end());
+    pointers.push_back(&planned.program);
+  }
+  verify_collectives(pointers);
+  return conflicts;
 }
 
 }  // namespace consist::interpreter

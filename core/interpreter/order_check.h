@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,5 +28,9 @@ struct OrderReport {
 /// others before it, so that no collective's operands are waited for. The program is swept twice, as two steps that follow one
 /// another. Independent of core/lower/waits.cpp.
 OrderReport check_order(const Planned& planned, JoinsQueue joins = joins_all);
+
+/// The same of the programs of all ranks, and that their collectives meet. Adds what is not ordered to `wrong`, and returns the
+/// number of pairs that were looked at. Throws ProgramError where collectives do not meet.
+std::int64_t check_ranks(std::span<const Planned> programs, std::vector<std::string>& wrong);
 
 }  // namespace consist::interpreter

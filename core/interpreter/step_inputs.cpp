@@ -31,11 +31,7 @@ std::vector<float> initial_state(const Parameter& p, const std::string& state, s
 
 void write_initial_states(Arena& arena) {
   const Program& program = arena.planned().program;
-  for (std::size_t t = 0; t < program.tensors.size(); ++t) {  // those of no parameter start from zeros
-    const auto id = static_cast<TensorId>(t);
-    if (program[id].state && program[id].role == Role::optimizer_state && program[id].dtype != DType::u8)
-      arena.write(id, reference::zeros(DType::f32, program.part(id).shape));
-  }
+  write_zero_states(arena);  // those of no parameter start from them
   for (const Parameter& p : program.parameters) {
     const std::int64_t elements = program[p.tensor].shape.elements();
     const std::vector<float> weights = initial_parameter(p, elements);

@@ -49,7 +49,7 @@ Outcome run(const RankPrograms& programs, const RunOptions& options);
 /// options.steps. Its losses and norms are those of these steps. Throws as run() and resume().
 Outcome run_on(const RankPrograms& programs, const SavedValues& saved, const RunOptions& options);
 
-/// The loss of one rank over the first `sequences` sequences, with the parameters that `values` holds. `plan` is of one rank.
+/// The loss of one rank over the first `sequences` sequences, with the parameters that `values` holds.
 double evaluation_of_one_rank(const RunConfig& config, const Parts& parts, std::int64_t sequences, const LogicalValues& values);
 
 }  // namespace consist::interpreter

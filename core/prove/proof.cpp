@@ -69,7 +69,6 @@ class Comparison {
  public:
   Comparison(const SmallRun& small, Proof& proof, const ProofOptions& options)
       : small_(small), proof_(proof), options_(options), programs_(interpreter::compile(small.plan, scratch)) {
-    make_room();
     RunConfig one = alone(*programs_);
     one.evaluate_every = 1;
     one_plan_.emplace(plan_run(std::move(one), small.plan.host()));
@@ -89,17 +88,14 @@ class Comparison {
   }
 
  private:
-  /// As the trainer does where rows of tokens have no room at their experts: small models route less evenly.
-  void make_room() {
-    const interpreter::RunOptions all_steps{.order = options_.order, .steps = steps};
-    for (double room = 1; room < most_room; room *= 2) {
+  /// Makes room as the trainer does where rows of tokens have none at their experts: small models route less evenly.
+  Outcome run_with_room() {
+    for (double room = 1;; room *= 2) {
       try {
-        found_ = interpreter::run(*programs_, all_steps);
-        return;
+        return interpreter::run(*programs_, {.order = options_.order, .steps = steps});
       } catch (const interpreter::NoRoom&) {
+        if (room >= most_room) throw;
         programs_ = interpreter::compile(small_.plan.with_room(2 * room), scratch);
-      } catch (const ProgramError&) {
-        return;  // it is told as what is wrong with training
       }
     }
   }
@@ -114,7 +110,7 @@ class Comparison {
   }
 
   std::string training(std::vector<std::string>& wrong) {
-    if (!found_) found_ = interpreter::run(*programs_, {.order = options_.order, .steps = steps});
+    found_ = run_with_room();
     expected_ = interpreter::run(*one_, {.steps = steps});
     add(wrong, differences(*found_, expected_, within()));
     const auto is_gradient = [](const auto& value) { return value.first.ends_with(".gradient"); };
@@ -155,17 +151,8 @@ class Comparison {
   }
 
   std::string order(std::vector<std::string>& wrong) {
-    std::int64_t conflicts = 0;
-    for (const std::vector<Planned>* programs : {&programs_->steps, &programs_->evaluations}) {
-      std::vector<const Program*> pointers;
-      for (const Planned& p : *programs) {
-        const interpreter::OrderReport report = interpreter::check_order(p);
-        conflicts += report.conflicts;
-        wrong.insert(wrong.end(), report.violations.begin(), report.violations.end());
-        pointers.push_back(&p.program);
-      }
-      verify_collectives(pointers);
-    }
+    const std::int64_t conflicts =
+        interpreter::check_ranks(programs_->steps, wrong) + interpreter::check_ranks(programs_->evaluations, wrong);
     return "collectives of " + number(programs_->config.ranks, "rank") + " meet, " + number(conflicts, "conflict") +
            " on memory ordered";
   }

@@ -4,23 +4,9 @@
 #include <tuple>
 
 #include "consist/error.h"
-#include "core/cost/collective_stream.h"
 #include "core/interpreter/order_check.h"
 
 namespace consist::interpreter {
-namespace {
-
-void check_programs(std::vector<std::string>& wrong, const std::vector<Planned>& programs) {
-  std::vector<const Program*> pointers;
-  for (const Planned& p : programs) {
-    pointers.push_back(&p.program);
-    for (const std::string& violation : check_order(p).violations) wrong.push_back(violation);
-  }
-  verify_collectives(pointers);
-}
-
-}  // namespace
-
 const Outcome& one_rank(const RankPrograms& programs) {
   const RunConfig& config = programs.config;
   using OptionValues = std::map<std::string, std::string>;
@@ -88,8 +74,8 @@ std::vector<std::string> check(const ModelChoice& model, const std::vector<std::
   const auto programs = compile(config_of(model, words), 256 * static_cast<std::int64_t>(order % 5));
   std::vector<std::string> wrong;
   try {
-    check_programs(wrong, programs->steps);
-    check_programs(wrong, programs->evaluations);
+    check_ranks(programs->steps, wrong);
+    check_ranks(programs->evaluations, wrong);
   } catch (const ProgramError& error) {
     wrong.emplace_back(error.what());
   }
