@@ -1,11 +1,11 @@
-"""Commands that answer at once: predict, advise, explain, prove, plugins, show, verdict, machines."""
+"""Commands that answer at once: predict, advise, explain, prove, reproduce, plugins, show, verdict, machines."""
 from __future__ import annotations
 
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import _options
-from ._documents import Advice, Explanation, Plugins, Prediction, Proof, Shown, Verdict
+from ._documents import Advice, Explanation, Plugins, Prediction, Proof, Reproduction, Shown, Verdict
 from ._process import Folder, answer, document
 from ._run import Model
 
@@ -52,6 +52,23 @@ def prove(model: Model = None, strategy: Optional[str] = None, *, small_only: bo
     named = {"model": model, "strategy": strategy, "small_only": small_only or None, **keywords}
     words = _options.words(named, options)
     return Proof(document(["prove", "--json", *words], time_limit, (0, DIFFERS), folder))
+
+
+NOT_EXPLAINED, CANNOT_BE_TOLD = 1, 3  # exit statuses of reproduce beside 0; it prints its JSON then, too
+
+
+def reproduce(file: Union[str, "os.PathLike[str]"], published: Union[str, float], *, counting: Optional[str] = None,
+              advise_seconds: Optional[float] = None, options: Optional[Mapping[str, Any]] = None,
+              time_limit: Optional[float] = None, folder: Folder = None, **keywords: Any) -> Reproduction:
+    """Returns whether a recipe of another trainer is predicted to reach its published speed (docs/reproduce.md).
+
+    ``published`` is in tokens/s per GPU, or a text with a unit: "744T", "3.8s". Keywords are the options of
+    training, which take precedence over the file. Raises UsageError for a file that cannot be read; other errors are
+    predict()'s.
+    """
+    words = _options.words({"counting": counting, "advise_seconds": advise_seconds, **keywords}, options)
+    command = ["reproduce", os.fspath(file), "--published", str(published), "--json", *words]
+    return Reproduction(document(command, time_limit, (0, NOT_EXPLAINED, CANNOT_BE_TOLD), folder))
 
 
 def plugins(name: Optional[str] = None, *, plugin: Any = None, time_limit: Optional[float] = 120) -> Plugins:

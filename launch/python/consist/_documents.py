@@ -160,6 +160,29 @@ class Proof(Document):
                                        in self.data["first_difference"].items() if not isinstance(value, list)]
 
 
+class Reproduction(Document):
+    """A published speed beside the prediction of its recipe.
+
+    It has ``outcome``, ``published``, ``predicted``, ``contract`` and ``missing``, and is true if it is explained.
+    """
+
+    def __bool__(self) -> bool:
+        return bool(self.data["outcome"] == "explained")
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """A row for each thing that the prediction takes for granted of the measurement."""
+        return frame_of_rows(self.data["contract"])
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        for key in ("published", "predicted"):
+            yield key, [{"what": name, "value": value} for name, value in self.data[key].items()
+                        if not isinstance(value, list)]
+        yield "contract", self.data["contract"]
+        yield "missing", self.data["missing"]["parts"]
+        yield "advice", self.data["missing"]["advice"]
+
+
 class Plugins(Document, Sequence[Document]):
     """The parts that are installed, and their options. A sequence of parts; ``part("zero2")`` is one by name."""
 
