@@ -11,7 +11,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "bench" / "published"
 # Those that take seconds together.
-SWEEPS = ("SimuMax, 70b, 4,096 x 4", "SimuMax, 405b, 4,096 x 4", "torchtitan, A100 llama-2-13b 64 4096", "nanotron, 3B, largest micro-batch")
+SWEEPS = ("SimuMax, 70b, 4,096 x 4", "SimuMax, 405b, 4,096 x 4", "torchtitan, A100 2024-04 llama-2-13b 64 4096", "nanotron, 3B, largest micro-batch")
 GROUPS = ("nanotron, 3B", "out of memory, issues")
 
 

@@ -38,10 +38,10 @@ def option(words, name):
 
 
 def as_published():
-    """NVIDIA's and torchtitan's figures. A sweep: what one source says of a model on as many GPUs, with sequences of one length."""
+    """NVIDIA's and torchtitan's figures. A sweep: what a source says at one date of a model on as many GPUs, with sequences of one length."""
     for row in table("rows.csv"):
         sequence = option(shlex.split(row["options"]), "--sequence")
-        yield {**row, "outcome": "ran", "sweep": " ".join((row["group"], row["model"], row["gpus"], sequence))}
+        yield {**row, "outcome": "ran", "sweep": " ".join((row["group"], row["date"], row["model"], row["gpus"], sequence))}
 
 
 def out_of_memory():
@@ -81,7 +81,8 @@ def nanotron():
 
 def simumax():
     """Megatron-LM on 8 B200: distributed optimizer, gradients in fp32, sequence parallel, 1F1B, nothing overlapped, no recomputation
-    (simu_tools/megatron_scripts); gathers instead of all-to-all where TP and CP divide heads both, which Consist does not do. The 12 rows of DeepSeek-V2 and V3 are left out: Consist has no latent attention."""
+    (simu_tools/megatron_scripts); gathers instead of all-to-all where TP and CP divide heads both, which Consist does not do. The 12
+    rows of DeepSeek-V2 and V3 are left out: Consist has no latent attention."""
     sizes = {"70b": (8192, 28672, 64, 8), "405b": (16384, 53248, 128, 16)}
     for row in table("simumax.csv"):
         dp, tp, pp, cp = (int(row[name]) for name in ("dp", "tp", "pp", "cp"))
