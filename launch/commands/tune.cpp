@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -195,37 +196,67 @@ void measure_the_best(launch::SearchResult& result, std::size_t count, const lau
   launch::measure(best, host, plugins);
 }
 
-Json row_of(const launch::Candidate& candidate, const CommandLine& line, const std::string& fitted) {
+/// Prices and powers of the search's machine.
+struct Rates {
+  std::optional<double> device_price;  ///< of a device and hour
+  Power power;
+};
+
+Json row_of(const launch::Candidate& candidate, const CommandLine& line, const std::string& fitted, const Rates& rates) {
+  const auto known = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
   Json options = Json::object();
   for (const launch::Choice& choice : candidate.choices) options[choice.option] = choice.value;
+  const double ms = candidate.prediction.time.seconds * 1e3;
+  const std::optional<double> error = candidate.prediction.time.error.value;
+  const launch::Costs costs = launch::costs_of(candidate, rates.device_price, rates.power);
   return {{"options", options},
           {"command", command_of(candidate, line, fitted)},
-          {"predicted_ms", candidate.prediction.time.seconds * 1e3},
+          {"predicted_ms", ms},
+          {"predicted_low_ms", error ? Json(ms / (1 + *error)) : Json()},
+          {"predicted_high_ms", error ? Json(ms * (1 + *error)) : Json()},
           {"measured_ms", candidate.measured > 0 ? Json(candidate.measured * 1e3) : Json(nullptr)},
           {"measured_steps", candidate.measured_steps},
           {"tokens_per_second", candidate.prediction.tokens_per_second},
           {"mfu", candidate.prediction.model_flops_utilization},
+          {"cost_per_billion_tokens", known(costs.per_billion_tokens)},
+          {"joules_per_billion_tokens", known(costs.joules_per_billion_tokens)},
           {"device_bytes", candidate.prediction.most_bytes()},
           {"capacity_bytes", candidate.prediction.capacity > 0 ? Json(candidate.prediction.capacity) : Json(nullptr)},
           {"best_for_memory", candidate.best_for_memory},
+          {"on_frontier", candidate.on_frontier},
           {"changes_numerics", candidate.changes_numerics},
           {"problem", candidate.problem.empty() ? Json(nullptr) : Json(candidate.problem)}};
 }
 
+Json json_of(const launch::OptionSteps& option) {
+  Json steps = Json::array();
+  for (const launch::OptionStep& step : option.steps)
+    steps.push_back({{"value", step.value},
+                     {"loss", step.fits ? Json(step.loss) : Json()},
+                     {"fits", step.fits},
+                     {"simulated", step.fits && step.is_simulated}});
+  return {{"option", option.option}, {"value", option.value}, {"shape", name_of(option.shape())}, {"steps", steps}};
+}
+
 /// The last event of --json: what was searched, and the candidates in their order.
 void print_result(const launch::SearchResult& result, const launch::SearchRequest& request, const CommandLine& line,
-                  const std::string& fitted) {
+                  const std::string& fitted, const Rates& rates) {
   Json event{{"event", "result"},
              {"rows", Json::array()},
              {"winner", nullptr},
+             {"around", Json::array()},
+             {"other_rates", Json::array()},
              {"estimated", result.estimated},
              {"simulated", result.simulated},
              {"too_large", result.too_large},
              {"refused", result.refused},
              {"seconds", result.seconds},
              {"converged", result.has_converged()}};
-  for (const launch::Candidate& candidate : result.candidates) event["rows"].push_back(row_of(candidate, line, fitted));
+  for (const launch::Candidate& candidate : result.candidates) event["rows"].push_back(row_of(candidate, line, fitted, rates));
   if (!result.candidates.empty()) event["winner"] = &winner_of(result.candidates, request.objective) - result.candidates.data();
+  for (const launch::OptionSteps& option : result.around) event["around"].push_back(json_of(option));
+  for (const launch::OtherRates& other : result.other_rates)
+    event["other_rates"].push_back({{"change", other.change}, {"best", other.best}, {"gain", other.gain}});
   launch::print_event(event);
 }
 
@@ -255,8 +286,9 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
                      parsed.has(launch::offload_option)};
   request.machine = machine_named(request.config.machine);
   request.power = power_named(request.config.machine);
-  request.objective =
-      objective_of(parsed, request.config.price, request.machine->name.substr(0, request.machine->name.find(',')), request.power);
+  const std::string machine_name = request.machine->name.substr(0, request.machine->name.find(','));
+  request.objective = objective_of(parsed, request.config.price, machine_name, request.power);
+  const Rates rates{Price(request.config.price).of(machine_name, ""), request.power};
   const std::string fitted = fit(request, parsed, host);
   request.most_simulated = static_cast<std::size_t>(parsed.integer("configurations"));
   request.exhaustive = parsed.flag("exhaustive");
@@ -276,7 +308,7 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   if (terminal) std::fputs("\r\033[K", stderr);
   std::fputs(launch::extent_of(result, printable(request.machine->name)).c_str(), stdout);
   if (result.candidates.empty()) {
-    print_result(result, request, parsed, fitted);
+    print_result(result, request, parsed, fitted, rates);
     std::printf("%s", result.ended_early ? "None was found that fits: give more --search-seconds.\n"
                                          : "None fits: more ranks, or a smaller --sequence, would.\n");
     return exit_failed;
@@ -285,12 +317,13 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   measure_the_best(result, static_cast<std::size_t>(parsed.integer("measure")), request, host, plugin_paths(parsed));
   // That all draw the limit says nothing that the time does not say: it is shown where it was asked for.
   const bool shows_energy = request.objective == launch::Objective::energy || !request.power.is_bound();
-  std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(parsed.integer("rows")), request.config.price,
-                                        *request.machine, shows_energy ? request.power : Power()))
+  std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(parsed.integer("rows")), rates.device_price,
+                                        *request.machine, shows_energy ? request.power : Power()) +
+                       launch::sharpness_text(result))
                  .c_str(),
              stdout);
   recommend(result, request.objective, parsed, fitted);
-  print_result(result, request, parsed, fitted);
+  print_result(result, request, parsed, fitted, rates);
   return 0;
 }
 
@@ -317,7 +350,7 @@ constinit const Command tune_command{
         "states would gain is said apart.\n",
     .own = own_options,
     .notes =
-        "Prints the table, the Pareto front of speed and memory, why the winner is better, and the command to train with it.\n"
+        "Prints the table, the Pareto front, what one step away costs, why the winner is better, and the command to train.\n"
         "All options of train are taken: consist train --help\n",
     .example = "consist tune --model llama-3-8b --ranks 8 --global-batch 64 --sequence 4096 --precision bf16 --measure 0\n",
     .takes = Takes::all,

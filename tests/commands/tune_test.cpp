@@ -363,6 +363,47 @@ TEST(Tune, AStrategyThatIsGivenHasItsStages) {
               AllOf(HasSubstr("--pipeline.schedule zero-bubble"), HasSubstr("--batch 4"), Not(HasSubstr("--batch 8"))));
 }
 
+/// The last line of --json.
+Json result_of(const std::string& words) {
+  const auto result = run("tune", split_words(words + " --json"));
+  EXPECT_EQ(result.status, 0) << result.output;
+  const std::size_t begin = result.output.rfind("\n{\"event\":\"result\"");
+  return begin == std::string::npos ? Json() : Json::parse(result.output.substr(begin + 1, result.output.find('\n', begin + 1) - begin));
+}
+
+TEST(Tune, RowsHaveTheIntervalOfPredictAndStepsItsTimes) {
+  const std::string base = "--model qwen3-0.6b --ranks 4 --sequence 1024 --precision bf16 --global-batch 16 --machine h200 ",
+                    fixed = "--strategy zero2 --recompute none --offload-activations none ";
+  const Json found = result_of(base + fixed + "--measure 0 --price h200=3.6");
+  const Json& first = found["rows"][0];
+  std::string options;
+  for (const auto& [option, value] : first["options"].items()) options += "--" + option + " " + value.get<std::string>() + " ";
+  const Json own = predicted(base + fixed + "--price h200=3.6 " + options)["step_seconds"];
+  EXPECT_NEAR(first["predicted_low_ms"].get<double>(), 1e3 * own["low"].get<double>(), 1e-6);
+  EXPECT_NEAR(first["predicted_high_ms"].get<double>(), 1e3 * own["high"].get<double>(), 1e-6);
+  EXPECT_LT(first["predicted_low_ms"], first["predicted_ms"]);
+  EXPECT_GT(first["cost_per_billion_tokens"], 0);
+  EXPECT_TRUE(first["on_frontier"].get<bool>());
+
+  int checked = 0;
+  for (const Json& option : found["around"]) {
+    for (const Json& step : option["steps"]) {
+      if (!step["simulated"].get<bool>()) continue;
+      const std::string name = option["option"], value = step["value"];
+      const bool stated = first["options"].contains(name);
+      std::string changed = options;
+      if (stated) changed.replace(changed.find("--" + name), 3 + name.size() + option["value"].get<std::string>().size(), "");
+      const double seconds = predicted_seconds(base + fixed + changed + " --" + name + " " + value);
+      // Steps are compared by few micro-batches.
+      EXPECT_NEAR(seconds / own["value"].get<double>() - 1, step["loss"].get<double>(), 0.01) << name << " " << value;
+      ++checked;
+    }
+  }
+  EXPECT_GE(checked, 2) << found["around"];
+  ASSERT_EQ(found["other_rates"].size(), 4U);
+  for (const Json& other : found["other_rates"]) EXPECT_EQ(other["gain"].get<double>() > 0, other["best"].get<int>() > 0);
+}
+
 TEST(Tune, RefusesWhatCannotBe) {
   for (const auto& [words, status, says] : std::vector<std::tuple<std::string, int, std::string>>{
            {"--model llama-tiny --ranks 2", 2, "--global-batch is missing"},

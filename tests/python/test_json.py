@@ -96,6 +96,10 @@ def test_tune_gives_commands(program: str) -> None:
     assert lines[0]["event"] == "search" and lines[-1]["event"] == "result"
     best = lines[-1]["rows"][lines[-1]["winner"]]
     assert "--json" not in best["command"]
+    assert best["predicted_low_ms"] < best["predicted_ms"] < best["predicted_high_ms"] and best["on_frontier"]
+    assert "strategy" in [option["option"] for option in lines[-1]["around"]]
+    assert {other["change"] for other in lines[-1]["other_rates"]} == {f"{what} 5% {how}" for what in ("links", "clock")
+                                                                       for how in ("slower", "faster")}
     explained = run(program, "explain", *best["command"].split()[2:], "--summary")
     assert explained.returncode == 0, explained.stderr
 

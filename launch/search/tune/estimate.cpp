@@ -30,6 +30,11 @@ double seconds_of_one_more(const std::vector<PlannedRank>& ranks, const Simulati
   return most;
 }
 
+/// Seconds of a step: as simulated, and `more` micro-batches like the one in the middle.
+double seconds_of_step(const std::vector<PlannedRank>& ranks, const Simulation& simulation, int more, const RunConfig& config) {
+  return simulation.seconds + (more > 0 ? more * seconds_of_one_more(ranks, simulation, config.accumulation) : 0);
+}
+
 /// Joules of all ranks in a step of `seconds`: as simulated, and `more` micro-batches like the one in the middle.
 double joules_of_step(const std::vector<PlannedRank>& ranks, const Simulation& simulation, double seconds, int more,
                       const RunConfig& config, const Power& power) {
@@ -64,11 +69,36 @@ Estimate estimate(const Plan& asked, int stages, bool whole, const Power& power)
   result.fits = capacity == 0 || result.bytes <= capacity;
   if (!result.fits) return result;
   const Simulation simulation = simulate(ranks);
-  result.seconds = simulation.seconds;
-  if (more > 0) result.seconds += more * seconds_of_one_more(ranks, simulation, config.accumulation);
+  result.seconds = seconds_of_step(ranks, simulation, more, config);
   if (result.whole) result.prediction = std::make_shared<const Prediction>(predict(plan, ranks, simulation));
   if (power.is_known()) result.joules = joules_of_step(ranks, simulation, result.seconds, more, config, power);
   return result;
+}
+
+std::vector<Ratio> ratios_on(const Plan& asked, int stages, std::span<const std::shared_ptr<const Machine>> machines,
+                             const Power& power) {
+  const Plan plan = asked.config().accumulation <= fewest_micro_batches(stages)
+                        ? asked
+                        : asked.with_micro_batches(fewest_micro_batches(stages));
+  const RunConfig& config = plan.config();
+  const int more = asked.config().accumulation - config.accumulation;
+  const std::vector<PlannedRank> ranks = plan.ranks(0, 1, false);
+  const std::vector<const Program*> programs = programs_of(ranks);
+  const auto on = [&](const std::shared_ptr<const Machine>& machine) {
+    const CostModel costs(machine, plan.layout().mesh, plan.transports().by_axis);
+    std::vector<Durations> durations;
+    for (const Program* program : programs) durations.push_back(costs.durations(*program));
+    const Simulation simulation = simulate(programs, durations);
+    const double seconds = seconds_of_step(ranks, simulation, more, config);
+    return Ratio{seconds, power.is_known() ? joules_of_step(ranks, simulation, seconds, more, config, power) : 1};
+  };
+  const Ratio own = on(plan.target().machine);
+  std::vector<Ratio> ratios;
+  for (const std::shared_ptr<const Machine>& machine : machines) {
+    const Ratio there = on(machine);
+    ratios.push_back({there.seconds / own.seconds, there.joules / own.joules});
+  }
+  return ratios;
 }
 
 }  // namespace consist::launch

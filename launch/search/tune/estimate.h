@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "core/cost/power.h"
 #include "core/plan/plan.h"
@@ -28,5 +30,13 @@ int fewest_micro_batches(int stages);
 /// Unless `whole`, a step that is longer is planned with fewest_micro_batches(). Each one more takes the time and energy of those
 /// in the middle, and the memory of its tokens. Throws as Plan::ranks().
 Estimate estimate(const Plan& plan, int stages, bool whole, const Power& power = {});
+
+/// The same programs on other machines: time and energy of a step over those on the plan's own, by machine.
+struct Ratio {
+  double seconds = 1, joules = 1;  ///< of joules: 1 where no power is known
+};
+/// Compiles once, with fewest_micro_batches() at most. Throws as Plan::ranks().
+std::vector<Ratio> ratios_on(const Plan& plan, int stages, std::span<const std::shared_ptr<const Machine>> machines,
+                             const Power& power = {});
 
 }  // namespace consist::launch

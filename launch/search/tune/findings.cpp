@@ -12,6 +12,8 @@ constexpr double margin_of_simplicity = 0.001;
 /// So many of the Pareto front are shown at most, each smaller than the one before by at least this share.
 constexpr std::size_t most_of_front = 12;
 constexpr double step_of_front = 0.05;
+/// The same of energies, which differ less.
+constexpr double energy_step_of_front = 0.01;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -124,24 +126,24 @@ Points Findings::best_of_families(const std::function<bool(const Point&)>& takes
   return best_of(families);
 }
 
-Points Findings::front() const {
+Points Findings::front(bool by_energy) const {
   std::map<Family, Points> families;
   each([&](const Point& point, const Known& known) {
     if (known.fits() && known.is_simulated()) families[family_of(point, true)].push_back(point);
   });
-  std::vector<std::tuple<double, double, Point>> by_time;
-  for (const Point& point : best_of(families)) {
-    const Estimate& e = find(point)->surest();
-    by_time.emplace_back(e.seconds, static_cast<double>(e.bytes), point);
-  }
+  std::vector<std::pair<double, Point>> by_time;
+  for (Point& point : best_of(families)) by_time.emplace_back(find(point)->surest().seconds, std::move(point));
   std::sort(by_time.begin(), by_time.end());
+  const auto is_worth_it = [&](const Estimate& here, const Estimate& faster) {
+    return static_cast<double>(here.bytes) <= (1 - step_of_front) * static_cast<double>(faster.bytes) ||
+           (by_energy && here.joules <= (1 - energy_step_of_front) * faster.joules);
+  };
   Points chosen;
-  double least = infinity;
-  for (const auto& [seconds, bytes, point] : by_time) {
+  for (const auto& [seconds, point] : by_time) {
     if (chosen.size() == most_of_front) break;
-    if (bytes > (1 - step_of_front) * least) continue;
-    least = bytes;
-    chosen.push_back(point);
+    const Estimate& here = find(point)->surest();
+    if (std::ranges::all_of(chosen, [&](const Point& other) { return is_worth_it(here, find(other)->surest()); }))
+      chosen.push_back(point);
   }
   return chosen;
 }

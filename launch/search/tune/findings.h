@@ -65,8 +65,9 @@ class Findings {
   /// alone. The best of each family, the best first; of nearly equal ones the one with the fewest options. Those alone that
   /// `takes` is true of.
   Points best_of_families(const std::function<bool(const Point&)>& takes = nullptr) const;
-  /// The Pareto front of families: no other is both as fast and as small. Neighbours differ in memory by some percent.
-  Points front() const;
+  /// The Pareto front of families in time, memory and, where the power of the machine's work is known, energy. Each is smaller
+  /// than all that are as fast, or takes less energy, by some percent.
+  Points front(bool by_energy) const;
 
  private:
   using Family = std::tuple<std::size_t, std::string, std::string, std::string, std::string, int>;

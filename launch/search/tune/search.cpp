@@ -8,6 +8,7 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "launch/search/tune/ranking.h"
+#include "launch/search/tune/sharpness.h"
 #include "launch/search/tune/trier.h"
 
 namespace consist::launch {
@@ -252,7 +253,7 @@ class Search {
   Points shown() const {
     Points chosen = found_.best_of_families([&](const Point& point) { return keeps(point); });
     if (chosen.size() > request_.rows) chosen.resize(request_.rows);
-    for (const Point& point : found_.front()) {
+    for (const Point& point : found_.front(has_energy())) {
       if (keeps(point)) chosen.push_back(point);
     }
     for (const std::string& transport : request_.transports) {
@@ -290,7 +291,25 @@ class Search {
     return {.choices = space_.choices_of(point),
             .config = plan.config(),
             .prediction = is_predicted ? *known->whole->prediction : predict(plan),
+            .point = point,
             .changes_numerics = space_.changes_numerics(point)};
+  }
+
+  /// By the power limit alone, energy is in proportion to time.
+  bool has_energy() const { return request_.power.is_known() && !request_.power.is_bound(); }
+  double joules(const Candidate& c) const { return joules_of(c.prediction, request_.power, c.config.ranks); }
+
+  /// `candidates`: the fastest first.
+  void mark_frontier(std::vector<Candidate>& candidates) const {
+    for (std::size_t n = 0; n < candidates.size(); ++n) {
+      Candidate& candidate = candidates[n];
+      candidate.best_for_memory = candidate.on_frontier = true;
+      for (std::size_t faster = 0; faster < n; ++faster) {
+        if (candidates[faster].prediction.most_bytes() > candidate.prediction.most_bytes()) continue;
+        candidate.best_for_memory = false;
+        if (!has_energy() || joules(candidates[faster]) <= joules(candidate)) candidate.on_frontier = false;
+      }
+    }
   }
 
   std::vector<Candidate> candidates_of(const Points& points) {
@@ -303,11 +322,7 @@ class Search {
     std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
       return a.prediction.time.seconds < b.prediction.time.seconds;
     });
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (Candidate& candidate : candidates) {
-      candidate.best_for_memory = candidate.prediction.most_bytes() < least;
-      least = std::min(least, candidate.prediction.most_bytes());
-    }
+    mark_frontier(candidates);
     const auto sort_by = [&](auto figure) {
       std::stable_sort(candidates.begin(), candidates.end(),
                        [&](const Candidate& a, const Candidate& b) { return figure(a) < figure(b); });
@@ -316,8 +331,7 @@ class Search {
     for (Candidate& candidate : candidates)
       candidate.best_of_transport = !request_.transports.empty() && transports.insert(transports_text(candidate.config)).second;
     if (request_.objective == Objective::memory) sort_by([](const Candidate& c) { return c.prediction.most_bytes(); });
-    if (request_.objective == Objective::energy)
-      sort_by([&](const Candidate& c) { return joules_of(c.prediction, request_.power, c.config.ranks); });
+    if (request_.objective == Objective::energy) sort_by([&](const Candidate& c) { return joules(c); });
     return candidates;
   }
 
@@ -344,6 +358,10 @@ class Search {
 
   SearchResult result() {
     SearchResult result{.candidates = candidates_of(shown())};
+    if (!result.candidates.empty()) {
+      result.around = steps_around(result.candidates.front().point, numerics_, trier_, until(1));
+      result.other_rates = at_other_rates(result.candidates, request_, trier_);
+    }
     result.other_numerics = best_with_other_numerics();
     found_.each([&](const Point&, const Known& known) {
       if (known.quick) ++result.estimated;

@@ -11,7 +11,9 @@
 
 #include "core/plugin/host.h"
 #include "launch/predict/prediction.h"
+#include "launch/search/tune/around.h"
 #include "launch/search/tune/findings.h"
+#include "launch/search/tune/other_rates.h"
 #include "launch/search/tune/space.h"
 
 namespace consist::launch {
@@ -21,7 +23,9 @@ struct Candidate {
   Choices choices;
   RunConfig config;  ///< of the search with these, batch and accumulation stated
   Prediction prediction;
-  bool best_for_memory = false;     ///< no other is both as fast and as small (on the Pareto front)
+  Point point = {};                 ///< of the search's space
+  bool best_for_memory = false;     ///< no other is both as fast and as small
+  bool on_frontier = false;         ///< no other is as fast, as small and, where work's power is known, takes as little energy
   bool best_of_transport = false;   ///< the fastest of its transport, if several are searched
   bool changes_numerics = false;    ///< it has options that the user has not given and that round in another way
   double measured = 0;              ///< seconds of a step; 0: not measured, or it failed
@@ -62,14 +66,13 @@ struct SearchResult {
   /// Those that were only estimated and that may still be better, as far as estimates are off; 0 of a search that has converged.
   std::size_t open = 0;
   std::size_t nearly_as_good = 0;  ///< simulated ones of other families within margin_of_ties of the first
+  std::vector<OptionSteps> around;      ///< of the first candidate
+  std::vector<OtherRates> other_rates;  ///< of the first candidates, as many as may overtake; none for the least memory
   double seconds = 0;              ///< that the search took
   bool ended_early = false;        ///< by `most_seconds`
 
   bool has_converged() const { return open == 0 && !ended_early; }
 };
-
-/// Predictions that are so near to each other are not told apart: fraction.
-inline constexpr double margin_of_ties = 0.02;
 
 /// On as many threads as there are cores. Throws UsageError if nothing is legal: the first refusal.
 SearchResult search(const SearchRequest& request, PluginHost& host);

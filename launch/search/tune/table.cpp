@@ -4,31 +4,63 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "consist/text.h"
 #include "core/base/quantity_text.h"
-#include "core/config/price.h"
 #include "launch/predict/costs.h"
 
 namespace consist::launch {
 namespace {
 
+/// "1498-1614": 95% of measured steps, in milliseconds.
+std::string interval_text(const StepTime& time) {
+  if (!time.error.value) return "?";
+  const double low = 1e3 * time.seconds / (1 + *time.error.value), high = 1e3 * time.seconds * (1 + *time.error.value);
+  const int decimals = low < 10 ? 2 : low < 100 ? 1 : 0;
+  return fixed_text(low, decimals) + "-" + fixed_text(high, decimals);
+}
+
+/// Figures of the rows, of which less is better. Money and bounds of energy have the order of time.
+struct Figure {
+  const char* name;
+  double (*of)(const Candidate&, const Power&);
+};
+std::vector<Figure> figures_of(bool has_price, const Power& power) {
+  const bool has_energy = power.is_known() && !power.is_bound();
+  std::vector<Figure> figures{
+      {has_price ? "time,money" : "time", [](const Candidate& c, const Power&) { return c.prediction.time.seconds; }},
+      {"memory", [](const Candidate& c, const Power&) { return static_cast<double>(c.prediction.most_bytes()); }}};
+  if (has_energy)
+    figures.push_back({"energy", [](const Candidate& c, const Power& p) { return joules_of(c.prediction, p, c.config.ranks); }});
+  return figures;
+}
+
+/// "time,memory": the figures of which the row has the least; "*" if it is on the frontier for none alone.
+std::string frontier_cell(const Candidate& c, const std::vector<Candidate>& all, const std::vector<Figure>& figures,
+                          const Power& power) {
+  if (!c.on_frontier) return {};
+  std::string cell;
+  for (const Figure& figure : figures) {
+    const auto is_less = [&](const Candidate& a, const Candidate& b) { return figure.of(a, power) < figure.of(b, power); };
+    if (&*std::ranges::min_element(all, is_less) == &c) cell += (cell.empty() ? "" : ",") + std::string(figure.name);
+  }
+  return cell.empty() ? "*" : cell;
+}
+
 /// `device_price`: nothing where no price is known. Columns of what is not known are not there.
-std::string row_of(const Candidate& c, std::optional<double> device_price, const Power& power) {
-  char line[120];
-  std::snprintf(line, sizeof line, "%10.2f %10s %11s %6.1f%% %6s ", c.prediction.time.seconds * 1e3,
+std::string row_of(const Candidate& c, const std::string& frontier, int frontier_width, std::optional<double> device_price,
+                   const Power& power) {
+  char line[160];
+  std::snprintf(line, sizeof line, "%10.2f %11s %10s %11s %6.1f%% %-*s ", c.prediction.time.seconds * 1e3,
+                interval_text(c.prediction.time).c_str(),
                 c.measured > 0      ? fixed_text(c.measured * 1e3, 2).c_str()
                 : c.problem.empty() ? ""
                                     : "failed",
-                bytes_text(c.prediction.most_bytes()).c_str(), 100 * c.prediction.model_flops_utilization,
-                c.best_for_memory ? "*" : "");
-  const int ranks = c.config.ranks;
-  const Costs costs = costs_of(
-      ranks, c.prediction.tokens_per_second, device_price,
-      power.is_known() ? std::optional(joules_of(c.prediction, power, ranks) / c.prediction.time.seconds / ranks) : std::nullopt);
+                bytes_text(c.prediction.most_bytes()).c_str(), 100 * c.prediction.model_flops_utilization, frontier_width,
+                frontier.c_str());
+  const Costs costs = costs_of(c, device_price, power);
   std::string cost;
   char cell[32];
   if (device_price) {
@@ -72,26 +104,46 @@ std::string extent_of(const SearchResult& result, const std::string& machine) {
   return text;
 }
 
-std::string table_of(const SearchResult& result, std::size_t rows, const std::string& price, const Machine& machine,
+Costs costs_of(const Candidate& c, std::optional<double> device_price, const Power& power) {
+  const int ranks = c.config.ranks;
+  return costs_of(
+      ranks, c.prediction.tokens_per_second, device_price,
+      power.is_known() ? std::optional(joules_of(c.prediction, power, ranks) / c.prediction.time.seconds / ranks) : std::nullopt);
+}
+
+std::string table_of(const SearchResult& result, std::size_t rows, std::optional<double> device_price, const Machine& machine,
                      const Power& power) {
-  const std::optional<double> device_price = Price(price).of(machine.name.substr(0, machine.name.find(',')), "");
-  std::string text = std::string(" PREDICTED   MEASURED      MEMORY     MFU PARETO ") + (device_price ? "COST/BTOK " : "") +
-                     (power.is_known() ? "   J/BTOK " : "") + "CONFIGURATION\n      (ms)       (ms)\n";
-  std::size_t shown = 0;
-  std::vector<AxisLinks> links;
+  const std::vector<Figure> figures = figures_of(device_price.has_value(), power);
+  std::vector<std::pair<const Candidate*, std::string>> shown;
+  const std::string heading = "PARETO";
+  std::size_t width = heading.size();
   for (std::size_t n = 0; n < result.candidates.size(); ++n) {
     const Candidate& candidate = result.candidates[n];
-    if (n >= rows && !candidate.best_for_memory && !candidate.best_of_transport) continue;
-    text += row_of(candidate, device_price, power);
-    links.insert(links.end(), candidate.prediction.links.begin(), candidate.prediction.links.end());
-    ++shown;
+    if (n >= rows && !candidate.on_frontier && !candidate.best_of_transport) continue;
+    shown.emplace_back(&candidate, frontier_cell(candidate, result.candidates, figures, power));
+    width = std::max(width, shown.back().second.size());
+  }
+  std::string text = " PREDICTED    INTERVAL   MEASURED      MEMORY     MFU " + heading +
+                     std::string(width - heading.size() + 1, ' ') + (device_price ? "COST/BTOK " : "") +
+                     (power.is_known() ? "   J/BTOK " : "") + "CONFIGURATION\n      (ms)        (ms)       (ms)\n";
+  std::vector<AxisLinks> links;
+  for (const auto& [candidate, frontier] : shown) {
+    text += row_of(*candidate, frontier, static_cast<int>(width), device_price, power);
+    links.insert(links.end(), candidate->prediction.links.begin(), candidate->prediction.links.end());
   }
   const std::size_t all = result.whole + result.simulated;
-  if (shown < all) text += "  and " + std::to_string(all - shown) + " others that were simulated\n";
-  return text + "PARETO: no other configuration is both as fast and as small." +
+  if (shown.size() < all) text += "  and " + std::to_string(all - shown.size()) + " others that were simulated\n";
+  return text + "INTERVAL: 95% of measured steps lie in it. PARETO: no row is as good in " +
+         (figures.size() > 2 ? "time, memory and energy" : "both time and memory") + ", and what it is the best in." +
          (device_price ? " COST/BTOK: of a billion tokens, predicted, by --price." : "") +
          (power.is_known() ? "\nJ/BTOK: joules of all devices for a billion tokens, " + origin_of(power) + ".\n" : "\n") +
          unknown_text(links) + trust_text(result, machine);
+}
+
+std::string sharpness_text(const SearchResult& result) {
+  std::vector<std::string> rows;
+  for (const Candidate& candidate : result.candidates) rows.push_back(text_of(candidate.choices));
+  return text_of(result.around) + text_of(result.other_rates, rows);
 }
 
 std::string why(const Candidate& winner, const Candidate& other) {
