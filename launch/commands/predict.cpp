@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
 #include "core/plan/machine_choice.h"
@@ -17,6 +16,7 @@
 #include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
+#include "launch/predict/failure_options.h"
 #include "launch/predict/goodput.h"
 #include "launch/predict/prediction.h"
 #include "launch/predict/remedies.h"
@@ -26,13 +26,9 @@ namespace consist::commands {
 namespace {
 
 constexpr RunOption own_options[] = {
-    valued("mtbf", OptionKind::real, "", "HOURS",
-           "mean time between failures of one device, its share of host and network included: adds the tokens of a day, and the "
-           "best "
-           "interval of checkpoints",
-           "0.."),
-    valued("restart", OptionKind::real, "300", "SECONDS", "from a failure to the first step again, for --mtbf", "0.."),
-    valued("storage", OptionKind::bytes, "10G", "BYTES", "bytes a second that all ranks together write to storage, for --mtbf"),
+    launch::mtbf_option,
+    launch::restart_option,
+    launch::storage_option,
 };
 constexpr TakenOption taken[] = {
     {"json", "the same as JSON (docs/predict.md)"},
@@ -52,21 +48,8 @@ std::string title_of(const RunConfig& config) {
          std::to_string(config.sequence) + " tokens per rank of the batch\n";
 }
 
-/// With --mtbf.
-std::optional<launch::Goodput> goodput(const ParsedRun& parsed, const Plan& plan, const std::vector<PlannedRank>& ranks,
-                                       const launch::Prediction& prediction) {
-  if (!parsed.has("mtbf")) {
-    for (const char* option : {"restart", "storage"}) {
-      if (parsed.has(option)) throw UsageError("--" + std::string(option) + " has no effect without --mtbf");
-    }
-    return std::nullopt;
-  }
-  const launch::FailureModel model{parsed.real("mtbf"), parsed.real("restart"), static_cast<double>(parsed.integer("storage"))};
-  if (model.device_hours <= 0 || model.storage_rate <= 0) throw UsageError("--mtbf and --storage must be more than 0");
-  return launch::goodput_of(plan, ranks, prediction.time.seconds, prediction.tokens_per_second, model);
-}
-
 int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
+  const std::optional<launch::FailureModel> failures = launch::failure_model_of(parsed);
   const Output trace{"--trace", config.trace, config.overwrite};
   if (!trace.path.empty()) check_output(trace);
   const Plan plan = plan_run(std::move(config), host);
@@ -76,7 +59,8 @@ int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   const launch::Prediction prediction = launch::predict(plan, ranks, simulation);
   if (!trace.path.empty()) write_trace_file(trace, launch::simulated_events(programs_of(ranks), simulation));
   const Power power = power_named(plan.config().machine);
-  const std::optional<launch::Goodput> with_failures = goodput(parsed, plan, ranks, prediction);
+  std::optional<launch::Goodput> with_failures;
+  if (failures) with_failures = launch::goodput_of(prediction, plan.config(), *plan.target().machine, *failures);
   if (parsed.flag("json")) {
     nlohmann::ordered_json document = json_of(prediction, plan, power);
     document["goodput"] = with_failures ? json_of(*with_failures) : nlohmann::ordered_json();

@@ -25,6 +25,7 @@
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/compare/lists.h"
+#include "launch/predict/failure_options.h"
 #include "launch/search/tune/device_here.h"
 #include "launch/search/tune/fit.h"
 #include "launch/search/tune/measure.h"
@@ -54,6 +55,9 @@ constexpr RunOption own_options[] = {
     valued("configurations", integer, "100", "N", "are simulated at most, of those that are estimated to be the best", "1.."),
     a_switch("exhaustive", "every combination of the options, each planned whole: for small models alone"),
     valued("rows", integer, "10", "N", "rows of the table", "1.."),
+    launch::mtbf_option,
+    launch::restart_option,
+    launch::storage_option,
 };
 constexpr TakenOption taken[] = {
     {"transport",
@@ -196,19 +200,14 @@ void measure_the_best(launch::SearchResult& result, std::size_t count, const lau
   launch::measure(best, host, plugins);
 }
 
-/// Prices and powers of the search's machine.
-struct Rates {
-  std::optional<double> device_price;  ///< of a device and hour
-  Power power;
-};
-
-Json row_of(const launch::Candidate& candidate, const CommandLine& line, const std::string& fitted, const Rates& rates) {
+Json row_of(const launch::Candidate& candidate, const CommandLine& line, const std::string& fitted, const launch::RowRates& rates,
+            const Machine& machine) {
   const auto known = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
   Json options = Json::object();
   for (const launch::Choice& choice : candidate.choices) options[choice.option] = choice.value;
   const double ms = candidate.prediction.time.seconds * 1e3;
   const std::optional<double> error = candidate.prediction.time.error.value;
-  const launch::Costs costs = launch::costs_of(candidate, rates.device_price, rates.power);
+  const launch::Costs costs = launch::costs_of(candidate, rates);
   return {{"options", options},
           {"command", command_of(candidate, line, fitted)},
           {"predicted_ms", ms},
@@ -220,6 +219,7 @@ Json row_of(const launch::Candidate& candidate, const CommandLine& line, const s
           {"mfu", candidate.prediction.model_flops_utilization},
           {"cost_per_billion_tokens", known(costs.per_billion_tokens)},
           {"joules_per_billion_tokens", known(costs.joules_per_billion_tokens)},
+          {"goodput", rates.failures ? json_of(goodput_of(candidate, rates, machine)) : Json()},
           {"device_bytes", candidate.prediction.most_bytes()},
           {"capacity_bytes", candidate.prediction.capacity > 0 ? Json(candidate.prediction.capacity) : Json(nullptr)},
           {"best_for_memory", candidate.best_for_memory},
@@ -240,7 +240,7 @@ Json json_of(const launch::OptionSteps& option) {
 
 /// The last event of --json: what was searched, and the candidates in their order.
 void print_result(const launch::SearchResult& result, const launch::SearchRequest& request, const CommandLine& line,
-                  const std::string& fitted, const Rates& rates) {
+                  const std::string& fitted, const launch::RowRates& rates) {
   Json event{{"event", "result"},
              {"rows", Json::array()},
              {"winner", nullptr},
@@ -252,7 +252,8 @@ void print_result(const launch::SearchResult& result, const launch::SearchReques
              {"refused", result.refused},
              {"seconds", result.seconds},
              {"converged", result.has_converged()}};
-  for (const launch::Candidate& candidate : result.candidates) event["rows"].push_back(row_of(candidate, line, fitted, rates));
+  for (const launch::Candidate& candidate : result.candidates)
+    event["rows"].push_back(row_of(candidate, line, fitted, rates, *request.machine));
   if (!result.candidates.empty()) event["winner"] = &winner_of(result.candidates, request.objective) - result.candidates.data();
   for (const launch::OptionSteps& option : result.around) event["around"].push_back(json_of(option));
   for (const launch::OtherRates& other : result.other_rates)
@@ -288,7 +289,7 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   request.power = power_named(request.config.machine);
   const std::string machine_name = request.machine->name.substr(0, request.machine->name.find(','));
   request.objective = objective_of(parsed, request.config.price, machine_name, request.power);
-  const Rates rates{Price(request.config.price).of(machine_name, ""), request.power};
+  const launch::RowRates rates{Price(request.config.price).of(machine_name, ""), request.power, launch::failure_model_of(parsed)};
   const std::string fitted = fit(request, parsed, host);
   request.most_simulated = static_cast<std::size_t>(parsed.integer("configurations"));
   request.exhaustive = parsed.flag("exhaustive");
@@ -316,12 +317,11 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
 
   measure_the_best(result, static_cast<std::size_t>(parsed.integer("measure")), request, host, plugin_paths(parsed));
   // That all draw the limit says nothing that the time does not say: it is shown where it was asked for.
-  const bool shows_energy = request.objective == launch::Objective::energy || !request.power.is_bound();
-  std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(parsed.integer("rows")), rates.device_price,
-                                        *request.machine, shows_energy ? request.power : Power()) +
-                       launch::sharpness_text(result))
-                 .c_str(),
-             stdout);
+  launch::RowRates shown = rates;
+  if (request.objective != launch::Objective::energy && request.power.is_bound()) shown.power = {};
+  const auto rows = static_cast<std::size_t>(parsed.integer("rows"));
+  const std::string table = launch::table_of(result, rows, shown, *request.machine) + launch::sharpness_text(result);
+  std::fputs(printable(table).c_str(), stdout);
   recommend(result, request.objective, parsed, fitted);
   print_result(result, request, parsed, fitted, rates);
   return 0;

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/base/quantity_text.h"
-#include "core/state/training_state.h"
 
 namespace consist::launch {
 namespace {
@@ -58,29 +56,12 @@ Interval best_interval(double blocked, double failure_seconds, double restart_se
   return best;
 }
 
-std::int64_t checkpoint_bytes(const std::vector<PlannedRank>& stages, const Layout& layout) {
-  std::int64_t bytes = 0;
-  std::set<std::string> counted;
-  for (const PlannedRank& stage : stages) {
-    const Program& program = stage.step->program();
-    for (const TrainingState::Value& value : TrainingState::values_of(program, stage.rank)) {
-      const std::int64_t of_value = value.shape.elements() * static_cast<std::int64_t>(size_of(value.dtype));
-      const std::int64_t ranks = layout.mesh.ranks() / static_cast<std::int64_t>(stages.size());
-      if (value.kind == StateKind::per_rank) {
-        bytes += of_value * ranks;
-      } else if (value.saved_here && counted.insert(value.name).second) {
-        bytes += of_value;
-      }
-    }
-  }
-  return bytes;
-}
-
-Goodput goodput_of(const Plan& plan, const std::vector<PlannedRank>& stages, double step_seconds, double tokens_per_second,
-                   const FailureModel& model) {
-  const RunConfig& config = plan.config();
-  Goodput result{.model = model, .ranks = config.ranks, .failure_seconds = 3600 * model.device_hours / config.ranks};
-  result.bytes = checkpoint_bytes(stages, plan.layout());
+Goodput goodput_of(const Prediction& prediction, const RunConfig& config, const Machine& machine, const FailureModel& model) {
+  const double step_seconds = prediction.time.seconds;
+  Goodput result{.model = model,
+                 .ranks = config.ranks,
+                 .failure_seconds = 3600 * model.device_hours / config.ranks,
+                 .bytes = prediction.checkpoint_bytes};
   const double write = static_cast<double>(result.bytes) / model.storage_rate;
   result.best = best_interval(write, result.failure_seconds, model.restart_seconds, step_seconds);
   if (config.checkpoint_every > 0) {
@@ -90,13 +71,13 @@ Goodput goodput_of(const Plan& plan, const std::vector<PlannedRank>& stages, dou
     asked.goodput = goodput_of(asked.seconds, write, result.failure_seconds, model.restart_seconds);
     result.asked = asked;
   }
-  if (const double link = plan.target().machine->host_shared.value; link > 0) {
+  if (const double link = machine.host_shared.value; link > 0) {
     const double copy = static_cast<double>(result.bytes) / config.ranks / link;
     // Work since the last snapshot that was written to its end is lost, too.
     result.snapshot = best_interval(copy, result.failure_seconds, model.restart_seconds + write, step_seconds, write);
   }
   constexpr double day = 86400;
-  result.tokens_per_day_without_failures = tokens_per_second * day;
+  result.tokens_per_day_without_failures = prediction.tokens_per_second * day;
   result.tokens_per_day = result.tokens_per_day_without_failures * result.best.goodput;
   return result;
 }

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "core/plan/plan.h"
+#include "launch/predict/prediction.h"
 
 namespace consist::launch {
 
@@ -45,11 +45,8 @@ double goodput_of(double seconds, double blocked, double failure_seconds, double
 /// The interval of the highest goodput, not shorter than `least` seconds.
 Interval best_interval(double blocked, double failure_seconds, double restart_seconds, double step_seconds, double least = 0);
 
-/// Bytes that the ranks of a plan write in a checkpoint, each value once.
-std::int64_t checkpoint_bytes(const std::vector<PlannedRank>& stages, const Layout& layout);
-
-Goodput goodput_of(const Plan& plan, const std::vector<PlannedRank>& stages, double step_seconds, double tokens_per_second,
-                   const FailureModel& model);
+/// Takes the configuration and the machine that were predicted.
+Goodput goodput_of(const Prediction& prediction, const RunConfig& config, const Machine& machine, const FailureModel& model);
 
 /// For people, lines that follow those of a prediction.
 std::string text_of(const Goodput& goodput);

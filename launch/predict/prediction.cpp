@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "consist/cost.h"
@@ -12,6 +13,7 @@
 #include "core/config/price.h"
 #include "core/plan/machine_choice.h"
 #include "core/record/metrics.h"
+#include "core/state/training_state.h"
 
 namespace consist::launch {
 
@@ -81,6 +83,25 @@ std::string milliseconds(double seconds) {
   return milliseconds_text(seconds, seconds < 0.1 ? 2 : 1);
 }
 
+/// Bytes that the ranks of a plan write in a checkpoint, each value once.
+std::int64_t checkpoint_bytes_of(const std::vector<PlannedRank>& stages, const Layout& layout) {
+  std::int64_t bytes = 0;
+  std::set<std::string> counted;
+  for (const PlannedRank& stage : stages) {
+    const Program& program = stage.step->program();
+    for (const TrainingState::Value& value : TrainingState::values_of(program, stage.rank)) {
+      const std::int64_t of_value = value.shape.elements() * static_cast<std::int64_t>(size_of(value.dtype));
+      const std::int64_t ranks = layout.mesh.ranks() / static_cast<std::int64_t>(stages.size());
+      if (value.kind == StateKind::per_rank) {
+        bytes += of_value * ranks;
+      } else if (value.saved_here && counted.insert(value.name).second) {
+        bytes += of_value;
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::int64_t Prediction::most_bytes() const {
@@ -116,6 +137,7 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
   p.path = path_of(ranks[busiest].step->program(), simulation.ranks[busiest]);
   p.links = links_of(plan);
   p.transports = chosen_transports(plan);
+  p.checkpoint_bytes = checkpoint_bytes_of(ranks, plan.layout());
   return p;
 }
 

@@ -43,6 +43,8 @@ struct Prediction {
   std::string transports;          ///< chosen_transports(): what a command says that is to come to these links
   std::int64_t capacity = 0;       ///< bytes of device memory that a plan may take; 0: not known
 
+  std::int64_t checkpoint_bytes = 0;  ///< that all ranks write, each value once
+
   std::int64_t most_bytes() const;
   bool fits() const { return capacity == 0 || most_bytes() <= capacity; }
 };

@@ -404,6 +404,18 @@ TEST(Tune, RowsHaveTheIntervalOfPredictAndStepsItsTimes) {
   for (const Json& other : found["other_rates"]) EXPECT_EQ(other["gain"].get<double>() > 0, other["best"].get<int>() > 0);
 }
 
+TEST(Tune, RowsHaveTheirTokensOfADayWithFailures) {
+  const std::string base = "--model qwen3-0.6b --ranks 4 --sequence 1024 --precision bf16 --global-batch 16 --machine h200 ",
+                    failures = "--mtbf 50 --restart 600 --storage 1G ";
+  const Json rows = result_of(base + failures + "--strategy zero2 --measure 0 --configurations 5")["rows"];
+  ASSERT_GE(rows.size(), 2U);
+  std::string options;
+  for (const auto& [option, value] : rows[1]["options"].items()) options += "--" + option + " " + value.get<std::string>() + " ";
+  EXPECT_EQ(rows[1]["goodput"], predicted(base + failures + "--strategy zero2 " + options)["goodput"]);
+  EXPECT_LT(rows[1]["goodput"]["tokens_per_day"], rows[1]["tokens_per_second"].get<double>() * 86400);
+  EXPECT_THAT(run("tune", split_words(base + "--restart 5")).output, HasSubstr("--restart has no effect without --mtbf"));
+}
+
 TEST(Tune, RefusesWhatCannotBe) {
   for (const auto& [words, status, says] : std::vector<std::tuple<std::string, int, std::string>>{
            {"--model llama-tiny --ranks 2", 2, "--global-batch is missing"},

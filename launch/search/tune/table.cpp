@@ -49,9 +49,35 @@ std::string frontier_cell(const Candidate& c, const std::vector<Candidate>& all,
   return cell.empty() ? "*" : cell;
 }
 
-/// `device_price`: nothing where no price is known. Columns of what is not known are not there.
-std::string row_of(const Candidate& c, const std::string& frontier, int frontier_width, std::optional<double> device_price,
-                   const Power& power) {
+/// A cell of each of `rates` that is known.
+std::string rates_cells(const Candidate& c, const RowRates& rates, const Machine& machine) {
+  const Costs costs = costs_of(c, rates);
+  std::string cells;
+  const auto add = [&](const std::string& text) {
+    cells += std::string(9 - std::min<std::size_t>(9, text.size()), ' ') + text + " ";
+  };
+  if (rates.failures) add(si_text(goodput_of(c, rates, machine).tokens_per_day));
+  if (rates.device_price) add(price_text(costs.per_billion_tokens.value_or(0)));
+  if (rates.power.is_known()) add(si_text(costs.joules_per_billion_tokens.value_or(0)));
+  return cells;
+}
+std::string rates_headings(const RowRates& rates) {
+  return std::string(rates.failures ? "  TOK/DAY " : "") + (rates.device_price ? "COST/BTOK " : "") +
+         (rates.power.is_known() ? "   J/BTOK " : "");
+}
+std::string rates_text(const SearchResult& result, const RowRates& rates, const Machine& machine) {
+  std::string text;
+  if (rates.failures) {
+    const Goodput first = goodput_of(result.candidates.front(), rates, machine);
+    text += " TOK/DAY: tokens of a day with failures, of the first row " + percent_text(first.best.goodput, 1) +
+            " of those without, at a checkpoint every " + std::to_string(first.best.steps) + " steps.";
+  }
+  if (rates.device_price) text += " COST/BTOK: of a billion tokens, predicted, by --price.";
+  if (rates.power.is_known()) text += "\nJ/BTOK: joules of all devices for a billion tokens, " + origin_of(rates.power) + ".";
+  return text + "\n";
+}
+
+std::string row_of(const Candidate& c, const std::string& frontier, int frontier_width, const std::string& rates) {
   char line[160];
   std::snprintf(line, sizeof line, "%10.2f %11s %10s %11s %6.1f%% %-*s ", c.prediction.time.seconds * 1e3,
                 interval_text(c.prediction.time).c_str(),
@@ -60,18 +86,7 @@ std::string row_of(const Candidate& c, const std::string& frontier, int frontier
                                     : "failed",
                 bytes_text(c.prediction.most_bytes()).c_str(), 100 * c.prediction.model_flops_utilization, frontier_width,
                 frontier.c_str());
-  const Costs costs = costs_of(c, device_price, power);
-  std::string cost;
-  char cell[32];
-  if (device_price) {
-    std::snprintf(cell, sizeof cell, "%9s ", price_text(costs.per_billion_tokens.value_or(0)).c_str());
-    cost += cell;
-  }
-  if (power.is_known()) {
-    std::snprintf(cell, sizeof cell, "%9s ", si_text(costs.joules_per_billion_tokens.value_or(0)).c_str());
-    cost += cell;
-  }
-  return line + cost + text_of(c.choices) + "\n";
+  return line + rates + text_of(c.choices) + "\n";
 }
 
 /// States how far the predictions can be trusted.
@@ -104,40 +119,41 @@ std::string extent_of(const SearchResult& result, const std::string& machine) {
   return text;
 }
 
-Costs costs_of(const Candidate& c, std::optional<double> device_price, const Power& power) {
+Costs costs_of(const Candidate& c, const RowRates& rates) {
   const int ranks = c.config.ranks;
-  return costs_of(
-      ranks, c.prediction.tokens_per_second, device_price,
-      power.is_known() ? std::optional(joules_of(c.prediction, power, ranks) / c.prediction.time.seconds / ranks) : std::nullopt);
+  std::optional<double> watts;
+  if (rates.power.is_known()) watts = joules_of(c.prediction, rates.power, ranks) / c.prediction.time.seconds / ranks;
+  return costs_of(ranks, c.prediction.tokens_per_second, rates.device_price, watts);
 }
 
-std::string table_of(const SearchResult& result, std::size_t rows, std::optional<double> device_price, const Machine& machine,
-                     const Power& power) {
-  const std::vector<Figure> figures = figures_of(device_price.has_value(), power);
+Goodput goodput_of(const Candidate& c, const RowRates& rates, const Machine& machine) {
+  return goodput_of(c.prediction, c.config, machine, *rates.failures);
+}
+
+std::string table_of(const SearchResult& result, std::size_t rows, const RowRates& rates, const Machine& machine) {
+  const std::vector<Figure> figures = figures_of(rates.device_price.has_value(), rates.power);
   std::vector<std::pair<const Candidate*, std::string>> shown;
   const std::string heading = "PARETO";
   std::size_t width = heading.size();
   for (std::size_t n = 0; n < result.candidates.size(); ++n) {
     const Candidate& candidate = result.candidates[n];
     if (n >= rows && !candidate.on_frontier && !candidate.best_of_transport) continue;
-    shown.emplace_back(&candidate, frontier_cell(candidate, result.candidates, figures, power));
+    shown.emplace_back(&candidate, frontier_cell(candidate, result.candidates, figures, rates.power));
     width = std::max(width, shown.back().second.size());
   }
   std::string text = " PREDICTED    INTERVAL   MEASURED      MEMORY     MFU " + heading +
-                     std::string(width - heading.size() + 1, ' ') + (device_price ? "COST/BTOK " : "") +
-                     (power.is_known() ? "   J/BTOK " : "") + "CONFIGURATION\n      (ms)        (ms)       (ms)\n";
+                     std::string(width - heading.size() + 1, ' ') + rates_headings(rates) +
+                     "CONFIGURATION\n      (ms)        (ms)       (ms)\n";
   std::vector<AxisLinks> links;
   for (const auto& [candidate, frontier] : shown) {
-    text += row_of(*candidate, frontier, static_cast<int>(width), device_price, power);
+    text += row_of(*candidate, frontier, static_cast<int>(width), rates_cells(*candidate, rates, machine));
     links.insert(links.end(), candidate->prediction.links.begin(), candidate->prediction.links.end());
   }
   const std::size_t all = result.whole + result.simulated;
   if (shown.size() < all) text += "  and " + std::to_string(all - shown.size()) + " others that were simulated\n";
   return text + "INTERVAL: 95% of measured steps lie in it. PARETO: no row is as good in " +
          (figures.size() > 2 ? "time, memory and energy" : "both time and memory") + ", and what it is the best in." +
-         (device_price ? " COST/BTOK: of a billion tokens, predicted, by --price." : "") +
-         (power.is_known() ? "\nJ/BTOK: joules of all devices for a billion tokens, " + origin_of(power) + ".\n" : "\n") +
-         unknown_text(links) + trust_text(result, machine);
+         rates_text(result, rates, machine) + unknown_text(links) + trust_text(result, machine);
 }
 
 std::string sharpness_text(const SearchResult& result) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "launch/predict/costs.h"
+#include "launch/predict/goodput.h"
 #include "launch/search/tune/search.h"
 
 namespace consist::launch {
@@ -13,13 +14,20 @@ namespace consist::launch {
 /// "Fit h200: 2131 configurations, planned and simulated in 41.2 s (702 whole, ...": what was searched.
 std::string extent_of(const SearchResult& result, const std::string& machine);
 
-/// By its prediction. `device_price`: of a device and hour; nothing: not known.
-Costs costs_of(const Candidate& candidate, std::optional<double> device_price, const Power& power);
+/// Other figures of rows than their predictions, all by these; what is not known is in no column.
+struct RowRates {
+  std::optional<double> device_price;    ///< of a device and hour
+  Power power;                           ///< of the machine
+  std::optional<FailureModel> failures;  ///< --mtbf
+};
 
-/// A table of the first `rows`, of the Pareto front, and of the fastest of each transport; with the cost of a billion tokens
-/// where the price of a device and hour is known, and its energy where the machine's power is.
-std::string table_of(const SearchResult& result, std::size_t rows, std::optional<double> device_price, const Machine& machine,
-                     const Power& power = {});
+/// By its prediction.
+Costs costs_of(const Candidate& candidate, const RowRates& rates);
+/// REQUIRES: rates.failures.
+Goodput goodput_of(const Candidate& candidate, const RowRates& rates, const Machine& machine);
+
+/// A table of the first `rows`, of the Pareto front, and of the fastest of each transport, with cost, energy and tokens of a day.
+std::string table_of(const SearchResult& result, std::size_t rows, const RowRates& rates, const Machine& machine);
 
 /// The first row's neighbours, and the best row at other rates.
 std::string sharpness_text(const SearchResult& result);
