@@ -32,6 +32,7 @@ struct ArchivedEvaluation {
 struct ArchivedChoices {
   std::int64_t step = 0;              ///< counted from 1
   std::vector<std::int32_t> choices;  ///< that fell on each expert in the step: [routers, experts]
+  std::size_t experts = 0;            ///< of a row of choices, as ArchiveReader reads it
 };
 
 /// Checks early, without touching it, that an archive could be created at `path`. Throws UsageError if something is there

@@ -240,7 +240,7 @@ std::vector<ArchivedChoices> ArchiveReader::experts() const {
   std::vector<ArchivedChoices> experts;
   for (hsize_t i = 0; i < rows && steps[i] >= 0; ++i) {
     const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i) * width;
-    experts.push_back({.step = steps[i], .choices = {begin, begin + width}});
+    experts.push_back({.step = steps[i], .choices = {begin, begin + width}, .experts = static_cast<std::size_t>(shape[1])});
   }
   return experts;
 }

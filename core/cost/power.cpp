@@ -26,6 +26,7 @@ double watts_of(const Power& power, std::string_view work) {
 
 Power power_from(FileObject object) {
   Power power;
+  if (object.has("clock")) power.clock = object.figure("clock", 0, true);
   if (object.has("limit")) power.limit = object.figure("limit", 0, true);
   if (object.has("idle")) power.idle = object.figure("idle", 0, true);
   if (object.has("loads")) {
@@ -63,6 +64,7 @@ Power power_from_json(std::string_view text, const std::string& name) {
 
 nlohmann::ordered_json json_of(const Power& power) {
   nlohmann::ordered_json json;
+  if (power.clock.value > 0) json["clock"] = json_of(power.clock);
   if (power.limit.value > 0) json["limit"] = json_of(power.limit);
   if (power.idle.value > 0) json["idle"] = json_of(power.idle);
   for (const Power::Load& load : power.loads)

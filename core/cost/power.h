@@ -1,5 +1,5 @@
-// The power that devices of a machine draw, as its file has it, and what a step takes by it. No pass and no strategy asks for
-// it, so that it is no part of Machine.
+// The power that devices of a machine draw and the clock that they keep under load, as its file has them, and what a step takes
+// by it. No pass and no strategy asks for them, so that they are no part of Machine.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -22,6 +22,7 @@ struct Power {
     std::string work;  ///< name_of() a Work, or "*": every kind that is not named
     Figure watts;
   };
+  Figure clock{};           ///< Hz, mean under this load: that of the times of ops; 0: not known
   Figure limit;             ///< W that it may draw at most; 0: not known
   Figure idle;              ///< W of a device that computes nothing; 0: not known
   std::vector<Load> loads;  ///< none: of what a step draws nothing is known but the limit. With loads there are `idle` and "*"

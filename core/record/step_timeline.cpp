@@ -78,6 +78,51 @@ Json instructions_json(const Program& program, const std::vector<LaunchTime>& ti
   return columns;
 }
 
+/// True if the rows of instructions_json() of `program` are those of `columns`.
+bool has_rows(const Json& columns, const Program& program) {
+  std::size_t row = 0;
+  for (const Instruction& i : program.instructions) {
+    if (!i.op->touches_memory()) continue;
+    if (row == columns["op"].size() || columns["op"][row] != std::string(i.op->name()) ||
+        columns["output"][row] != first_output_name(program, i))
+      return false;
+    ++row;
+  }
+  return row == columns["op"].size();
+}
+
+/// Adds the columns of a simulated step to those of measured instructions. A stage that was compiled for the simulation alone may
+/// have another program; then there are none.
+void add_simulated(Json& columns, const Program& program, SimulatedRank rank, double step_seconds) {
+  if (!has_rows(columns, program)) return;
+  std::vector<double> exposed;
+  account(program, step_seconds, rank, &exposed);
+  Json &seconds = columns["simulated_seconds"] = Json::array(), &waited = columns["simulated_exposed"] = Json::array();
+  for (std::size_t n = 0; n < program.instructions.size(); ++n) {
+    if (!program.instructions[n].op->touches_memory()) continue;
+    seconds.push_back(rounded(rank.times[n].seconds()));
+    waited.push_back(rounded(exposed[n]));
+  }
+}
+
+/// Seconds in which the compute queue worked.
+double work_of(const Program& program, const std::vector<LaunchTime>& times) {
+  double seconds = 0;
+  for (std::size_t n = 0; n < program.instructions.size(); ++n) {
+    if (program.instructions[n].queue == Queue::compute() && program.instructions[n].op->touches_memory())
+      seconds += times[n].seconds();
+  }
+  return seconds;
+}
+
+/// Called by every rank: that of all on rank 0, by rank.
+Json work_of_ranks(Job& job, double own) {
+  Json seconds = Json::array();
+  for (const std::string& text : job.gather("work", Json(rounded(own)).dump(), job.timeout()))
+    seconds.push_back(Json::parse(text));
+  return seconds;
+}
+
 /// Samples memory: for each interval of the step, the instruction of the compute queue at which the device holds the most.
 Json memory_json(const PreparedProgram& step, const std::vector<LaunchTime>& times) {
   const Program& program = step.program();
@@ -138,7 +183,11 @@ Json simulation_json(const Plan& plan, const Simulated& simulated, const Program
   std::vector<const Program*> stages = programs_of(simulated.compiled);
   if (stages.empty()) stages.push_back(&own);
   const ErrorBar bar = error_bar(step_errors_for(plan.config().machine, machine), stages);
+  const std::string& named = plan.config().machine;
+  const double clock =
+      named.empty() && find_machine(machine.name) == nullptr ? 0 : power_named(named.empty() ? machine.name : named).clock.value;
   return {{"machine", machine.name},
+          {"clock", clock > 0 ? Json(clock) : Json()},
           {"step_error", bar.value ? Json(*bar.value) : Json()},
           {"error_problem", bar.value ? Json() : Json(why_unknown(bar))},
           {"step_seconds", simulated.simulation.ranks.empty() ? Json() : Json(rounded(simulated.simulation.seconds))},
@@ -193,6 +242,7 @@ std::string timeline_json(Job& job, const Plan& plan, const PreparedProgram& ste
   constexpr const char* topic = "timeline";
   // Every rank has been asked for the same steps, so that either all have measured or none has.
   const bool is_measured = measured.steps() > 0;
+  const Json rank_work = is_measured ? work_of_ranks(job, work_of(own, measured.times())) : Json();
   if (job.rank() != 0) {
     if (is_measured && std::find(classes.begin(), classes.end(), job.rank()) != classes.end())
       job.gather(topic, timeline_of(step, measured.times(), measured.step_seconds()).dump(), job.timeout(), classes);
@@ -205,6 +255,7 @@ std::string timeline_json(Job& job, const Plan& plan, const PreparedProgram& ste
   Json json{{"source", is_measured ? "measured" : "simulated"}, {"measured_steps", measured.steps()}, {"classes", Json::array()}};
   const Simulation& simulation = simulated.simulation;
   json["simulation"] = simulation_json(plan, simulated, own);
+  if (is_measured) json["rank_work"] = rank_work;
   for (std::size_t c = 0; c < classes.size(); ++c) {
     const int rank = classes[c];
     const PreparedProgram& program = simulated.compiled.empty() ? step : *simulated.compiled[c].step;
@@ -218,8 +269,10 @@ std::string timeline_json(Job& job, const Plan& plan, const PreparedProgram& ste
     }
     Json whole{{"rank", rank}, {"ranks", plan.config().ranks / static_cast<int>(classes.size())}};
     whole.update(of_class);
-    if (is_measured && !simulation.ranks.empty())
+    if (is_measured && !simulation.ranks.empty()) {
       whole["simulated_parts"] = parts_json(program.program(), simulation.ranks[c], simulation.seconds);
+      add_simulated(whole["instructions"], program.program(), simulation.ranks[c], simulation.seconds);
+    }
     json["classes"].push_back(std::move(whole));
   }
   return json.dump();

@@ -282,8 +282,9 @@ class Calibration {
     const Program* const program = &step.program;
     const Durations durations = estimated_durations(*program);
     const Simulation simulation = simulate({&program, 1}, {&durations, 1});
-    power_samples_.push_back(
-        {*step.watts, step.seconds, step.seconds * std::min(1.0, simulation.ranks.front().busy / simulation.seconds)});
+    power_samples_.push_back({*step.watts, step.seconds,
+                              step.seconds * std::min(1.0, simulation.ranks.front().busy / simulation.seconds),
+                              step.clock.value_or(0)});
   }
 
   /// Steps that the machine was not measured with, predicted: their errors, by kind of step, become those of the file.

@@ -11,6 +11,8 @@
 #include "core/config/price.h"
 #include "launch/cli/json_output.h"
 #include "launch/commands/commands.h"
+#include "launch/residual/residual.h"
+#include "launch/residual/residual_text.h"
 #include "launch/view/show/screen.h"
 #include "launch/view/show/view_json.h"
 
@@ -22,11 +24,24 @@ constexpr RunOption own_options[] = {
     valued("price", OptionKind::text, "", "P", "per GPU and hour, or by machine: h200=2.5; without it what the run was given"),
 };
 
+/// Empty while the run goes on, and where its archive does not hold what it takes.
+std::string line_of_residual(const launch::RunView& run) {
+  if (run.status != "finished" || !run.evaluation.empty()) return {};
+  try {
+    return launch::residual_line(launch::read_residual(run.path));
+  } catch (const DataError&) {
+    return {};  // the rest of the screen does not need its timeline
+  }
+}
+
 int show(const CommandLine& given) {
   if (given.operands.empty()) throw UsageError("no archive is named; consist show run.h5 shows a run (see consist show --help)");
   Price{given.text("price")};
   std::vector<launch::RunView> runs;
-  for (const std::string& path : given.operands) runs.push_back(launch::read_run(path));
+  for (const std::string& path : given.operands) {
+    runs.push_back(launch::read_run(path));
+    runs.back().residual = line_of_residual(runs.back());
+  }
   if (given.flag("json")) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const launch::RunView& run : runs) list.push_back(launch::json_of(run, given.text("price")));

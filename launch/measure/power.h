@@ -1,4 +1,4 @@
-// Power that the device draws, from its sensors, for `consist calibrate`.
+// Power that the device draws and the clock that it keeps, from its sensors, for `consist calibrate`.
 #pragma once
 
 #include <optional>
@@ -16,12 +16,15 @@ inline constexpr double power_window_seconds = 1.5;
 
 /// W; nothing where the device has no such sensor, or it does not tell.
 std::optional<double> power_reading(const std::vector<DeviceReading>& readings);
+/// Hz; nothing as above.
+std::optional<double> clock_reading(const std::vector<DeviceReading>& readings);
 
 /// A step that was repeated for longer than the window.
 struct PowerSample {
   double watts = 0;
   double seconds = 0;  ///< of the step
   double busy = 0;     ///< ... in which the compute queue worked
+  double clock = 0;    ///< Hz; 0: the device does not tell
 };
 
 /// W of a device that computes, if it draws `idle` in the rest of each step. Nothing where no step computed.

@@ -97,7 +97,7 @@ struct StepSampler::Measured {
   std::vector<double> instructions;
   std::vector<std::int64_t> workspace_bytes;  // by instruction
   double seconds = 0;
-  std::optional<double> watts;
+  std::optional<double> watts, clock;
 };
 
 StepSampler::StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, JoinedJob& job,
@@ -154,9 +154,10 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile
                                  .optimizer = plan.parts().optimizer.get(),
                                  .dataset = plan.config().dataset};
   train(state, *dataset, plan.layout(), job->rank(), settings, sampling);
-  const std::optional<double> watts = has_power ? power_reading(device_->readings()) : std::nullopt;
+  const std::vector<DeviceReading> readings = has_power ? device_->readings() : std::vector<DeviceReading>{};
   const std::span<const std::int64_t> workspaces = state.step().workspace_bytes();
-  return {state.step().program(), sampling.instructions(), {workspaces.begin(), workspaces.end()}, sampling.seconds(), watts};
+  return {state.step().program(), sampling.instructions(), {workspaces.begin(), workspaces.end()},
+          sampling.seconds(),     power_reading(readings), clock_reading(readings)};
 }
 
 std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
@@ -196,7 +197,7 @@ double StepSampler::rank_skew() const {
 TimedStep StepSampler::time(const CalibrationStep& step) {
   Measured measured = run(step, false);
   const double seconds = sum_over_ranks({measured.seconds}).front() / job_.size();
-  return {std::move(measured.program), seconds, measured.watts};
+  return {std::move(measured.program), seconds, measured.watts, measured.clock};
 }
 
 double simulated_seconds(TimedStep& step, std::shared_ptr<const Machine> machine) {

@@ -45,6 +45,7 @@ struct TimedStep {
   Program program;                             ///< as it ran on this rank
   double seconds = 0;                          ///< median over repeats, mean over ranks
   std::optional<double> watts = std::nullopt;  ///< that this rank's device drew at the end; nothing where it has no sensor
+  std::optional<double> clock = std::nullopt;  ///< ... at which it ran: Hz
 };
 /// Seconds of the step by `machine`, which its program is not planned for anew. Not collective.
 double simulated_seconds(TimedStep& step, std::shared_ptr<const Machine> machine);

@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/archive/archived_json.h"
-#include "launch/view/report/time_parts.h"
+#include "launch/residual/step_parts.h"
 
 namespace consist::launch {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t most_instructions = 5;
 
@@ -21,15 +18,12 @@ void sort_by_change(std::vector<PartChange>& changes) {
                    [](const PartChange& x, const PartChange& y) { return std::abs(x.change()) > std::abs(y.change()); });
 }
 
-/// Seconds by part and text of a row's instructions (time_data()'s "items": part, text, dtype, count, seconds, ...).
+/// Seconds by part and text.
 using Seconds = std::map<std::pair<std::string, std::string>, double>;
 
-Seconds seconds_of(const Json& data, const SharedTexts& texts) {
+Seconds seconds_of(const StepParts& step) {
   Seconds seconds;
-  for (const Json& item : data.at("items")) {
-    const auto& names = texts.all();
-    seconds[{names.at(item.at(0).get<std::size_t>()), names.at(item.at(1).get<std::size_t>())}] += item.at(4).get<double>();
-  }
+  for (const InstructionGroup& group : step.groups) seconds[{group.part, group.text}] += group.seconds;
   return seconds;
 }
 
@@ -47,19 +41,19 @@ std::vector<PartChange> changes_of(const Seconds& a, const Seconds& b, double sc
   return sorted;
 }
 
-Seconds parts_of(const Json& data) {
+Seconds parts_of(const StepParts& step) {
   Seconds parts;
-  for (const auto& [name, seconds] : data.at("parts").items()) parts[{name, ""}] = seconds.get<double>();
+  for (const auto& [name, seconds] : step.parts) parts[{name, ""}] = seconds;
   return parts;
 }
 
-SpeedReason reason_between(const Json& a, const Json& b, const SharedTexts& texts, double scale) {
+SpeedReason reason_between(const StepParts& a, const StepParts& b, double scale) {
   SpeedReason reason{.problem = {},
-                     .step_a = a.at("step_seconds").get<double>(),
-                     .step_b = scale * b.at("step_seconds").get<double>(),
-                     .simulated = a.at("source") == "simulated" || b.at("source") == "simulated"};
+                     .step_a = a.step_seconds,
+                     .step_b = scale * b.step_seconds,
+                     .simulated = a.source == "simulated" || b.source == "simulated"};
   reason.parts = changes_of(parts_of(a), parts_of(b), scale);
-  reason.instructions = changes_of(seconds_of(a, texts), seconds_of(b, texts), scale);
+  reason.instructions = changes_of(seconds_of(a), seconds_of(b), scale);
   std::erase_if(reason.parts, [](const PartChange& part) { return part.a == 0 && part.b == 0; });
   std::erase_if(reason.instructions, [](const PartChange& part) { return part.change() == 0; });
   if (reason.instructions.size() > most_instructions) reason.instructions.resize(most_instructions);
@@ -69,20 +63,18 @@ SpeedReason reason_between(const Json& a, const Json& b, const SharedTexts& text
 }  // namespace
 
 SpeedReason reason_of(const Side& a, const Side& b) {
-  SharedTexts texts;
-  constexpr RunDetail detail{.points = 0, .segments = 0, .items = 4000, .program_bytes = 0};
-  const auto read = [&](const Side& side) {
-    return of_archive(side.runs.front().outcome.archive, [&] { return time_data(row_of(side), texts, detail); });
+  const auto read = [](const Side& side) {
+    return of_archive(side.runs.front().outcome.archive, [&] { return step_parts(row_of(side)); });
   };
-  const Json data_a = read(a), data_b = read(b);
-  for (const auto& [name, data] : {std::pair{"A", &data_a}, {"B", &data_b}}) {
-    if (data->at("source") == "none") return {.problem = std::string(name) + ": " + data->at("reason").get<std::string>()};
+  const StepParts parts_a = read(a), parts_b = read(b);
+  for (const auto& [name, parts] : {std::pair{"A", &parts_a}, {"B", &parts_b}}) {
+    if (!parts->problem.empty()) return {.problem = std::string(name) + ": " + parts->problem};
   }
-  if (data_a.at("source") != data_b.at("source"))
+  if (parts_a.source != parts_b.source)
     return {.problem = "the instructions of one side were timed, those of the other simulated; run both with as many steps"};
   const double scale =
       static_cast<double>(a.runs.front().outcome.step_tokens) / static_cast<double>(b.runs.front().outcome.step_tokens);
-  return reason_between(data_a, data_b, texts, scale);
+  return reason_between(parts_a, parts_b, scale);
 }
 
 }  // namespace consist::launch

@@ -8,6 +8,8 @@
 #include "consist/text.h"
 #include "core/base/quantity_text.h"
 #include "launch/cli/exit_status.h"
+#include "launch/residual/residual.h"
+#include "launch/residual/residual_text.h"
 
 namespace consist::launch {
 namespace {
@@ -293,7 +295,11 @@ Verdict judge(Side a, Side b, const VerdictRequest& request, bool with_reason) {
   verdict.turns = by_turns(measured(verdict.a, &SideRun::speed), measured(verdict.b, &SideRun::speed));
   verdict.judgements = {judge_rate(verdict, "speed", "tokens/s", &SideRun::speed, true), judge_memory(verdict),
                         judge_loss(verdict), judge_rate(verdict, "energy", "J per billion tokens", &SideRun::energy, false)};
-  if (with_reason) verdict.reason = reason_of(verdict.a, verdict.b);
+  if (with_reason) {
+    verdict.reason = reason_of(verdict.a, verdict.b);
+    verdict.residual_a = residual_line(read_residual(row_of(verdict.a)));
+    verdict.residual_b = residual_line(read_residual(row_of(verdict.b)));
+  }
   return verdict;
 }
 

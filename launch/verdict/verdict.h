@@ -55,6 +55,7 @@ struct Verdict {
   std::vector<Difference> differences;
   std::vector<Judgement> judgements;  ///< speed, memory, loss, energy
   SpeedReason reason;
+  std::string residual_a, residual_b;  ///< predicted beside measured, a line each; empty: nothing can be said
   bool turns = false;  ///< the runs of the two were made by turns
   std::vector<std::string> notes;
 

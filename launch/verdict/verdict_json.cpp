@@ -125,6 +125,7 @@ Json json_of(const Verdict& verdict) {
           {"by_turns", verdict.turns},
           {"judgements", judgements},
           {"reason", json_of(verdict.reason)},
+          {"residuals", {{"a", text_or_null(verdict.residual_a)}, {"b", text_or_null(verdict.residual_b)}}},
           {"slower", verdict.request.slower ? Json(*verdict.request.slower) : Json(nullptr)},
           {"status", verdict.exit_status()},
           {"gate", text_or_null(gate_text(verdict))}};

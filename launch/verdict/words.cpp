@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "consist/text.h"
 #include "core/base/one_line.h"
@@ -131,6 +132,9 @@ std::vector<std::string> reason_lines(const Verdict& verdict) {
   for (const PartChange& item : reason.instructions)
     lines.push_back("  " + signed_ms(item.change()) + " ms " + one_line(item.text) + " (" + ms(item.a) + " to " + ms(item.b) +
                     ")");
+  for (const auto& [name, residual] : {std::pair{"A: ", &verdict.residual_a}, {"B: ", &verdict.residual_b}}) {
+    if (!residual->empty()) lines.push_back(name + *residual);
+  }
   return lines;
 }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._ask import predict as predict
     from ._ask import prove as prove
     from ._ask import reproduce as reproduce
+    from ._ask import residual as residual
     from ._ask import show as show
     from ._ask import verdict as verdict
     from ._compare import Comparison as Comparison
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ._documents import Prediction as Prediction
     from ._documents import Proof as Proof
     from ._documents import Reproduction as Reproduction
+    from ._documents import Residual as Residual
     from ._documents import Shown as Shown
     from ._documents import Verdict as Verdict
     from ._run import Run as Run
@@ -48,9 +50,11 @@ if TYPE_CHECKING:
 
 # Public names and their modules. They are imported when they are asked for: the wheel's command starts without them.
 _MODULES = {
-    "_ask": ["advise", "explain", "machines", "plugins", "predict", "prove", "reproduce", "show", "verdict"],
+    "_ask": ["advise", "explain", "machines", "plugins", "predict", "prove", "reproduce", "residual",
+             "show", "verdict"],
     "_compare": ["Comparison", "compare"],
-    "_documents": ["Advice", "Explanation", "Plugins", "Prediction", "Proof", "Reproduction", "Shown", "Verdict"],
+    "_documents": ["Advice", "Explanation", "Plugins", "Prediction", "Proof", "Reproduction",
+                   "Residual", "Shown", "Verdict"],
     "_run": ["Run", "run"],
     "_tune": ["Search", "tune"],
     "archive": ["Archive"],

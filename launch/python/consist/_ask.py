@@ -1,11 +1,12 @@
-"""Commands that answer at once: predict, advise, explain, prove, reproduce, plugins, show, verdict, machines."""
+"""Commands that answer at once: predict, advise, explain, prove, reproduce, plugins, show, verdict,
+residual, machines."""
 from __future__ import annotations
 
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import _options
-from ._documents import Advice, Explanation, Plugins, Prediction, Proof, Reproduction, Shown, Verdict
+from ._documents import Advice, Explanation, Plugins, Prediction, Proof, Reproduction, Residual, Shown, Verdict
 from ._process import Folder, answer, document
 from ._run import Model
 
@@ -106,6 +107,14 @@ def verdict(a: Side, b: Side, *, slower: Percentage = None, confidence: Percenta
     given = {"slower": slower, "confidence": confidence, "within": within, "run_spread": run_spread}
     words = _options.words({name: _percent(value) for name, value in given.items()})
     return Verdict(document(["verdict", _side(a), _side(b), "--json", *words], time_limit, (0, SLOWER, UNCLEAR)))
+
+
+def residual(runs: Side, *, time_limit: Optional[float] = 300) -> Residual:
+    """Says why the measured step of a configuration's runs is not the predicted one (docs/residual.md).
+
+    Raises UsageError where ``runs`` are none, WaitTimeoutError after ``time_limit`` seconds (None: none).
+    """
+    return Residual(document(["residual", _side(runs), "--json"], time_limit, (0, 1)))
 
 
 def _percent(value: Percentage) -> Optional[str]:

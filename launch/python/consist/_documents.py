@@ -295,6 +295,31 @@ class Verdict(Document):
         yield "parts of the step's time", self.data["reason"].get("parts", [])
 
 
+class Residual(Document):
+    """Why a measured step is not the predicted one (docs/residual.md): ``terms``, ``causes``, ``predicted_seconds``.
+
+    ``problem`` says why nothing can be said; there are no terms then.
+    """
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """A row per term; their seconds sum to the difference of the measured and the predicted step."""
+        return frame_of_rows(self._terms())
+
+    @property
+    def cause(self) -> Optional[str]:
+        """The likeliest cause of the largest share, as ``causes`` names it; None where none is."""
+        return next((one["cause"] for one in self.data.get("causes", [])), None)
+
+    def _terms(self) -> Rows:
+        names = ("part", "cause", "seconds", "text")
+        return [{name: one[name] for name in names} for one in self.data.get("terms", [])]
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        yield "terms", self._terms()
+        yield "causes", self.data.get("causes", [])
+
+
 class Explanation(Document):
     """FLOPs, memory and communication of a configuration's step: ``stages`` of a pipeline, or the one of all ranks.
 

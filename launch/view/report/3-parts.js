@@ -9,6 +9,8 @@ const partNames = {
   gaps: 'Gaps between instructions',
   clock: 'Clock',
   untimed: 'Steps that were not timed',
+  host: 'Gaps and the host',
+  data: 'Waiting for data',
 };
 const partMeanings = {
   products: 'linears, the LM head and their gradients',

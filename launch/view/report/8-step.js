@@ -240,4 +240,18 @@ function showPredicted() {
                   '–')
         ];
       })));
+  for (const row of able) showResidual(section, row);
+}
+
+/// The difference of the measured and the predicted step of a row as a sum of terms, with their causes (docs/residual.md).
+function showResidual(section, row) {
+  const residual = row.run.residual, terms = residual?.terms?.filter((term) => term.cause);
+  if (!terms?.length) return;
+  const name = (cause) => residual.causes.find((one) => one.cause === cause).name;
+  section.append(table(
+      nameOf(row) + ': ' + time(residual.predicted_seconds) + ' predicted for ' + residual.machine + ', ' +
+          time(residual.measured_seconds) + ' measured' + (residual.within_error ? ', within the error of predictions' : '') +
+          '; the largest terms',
+      [{name: 'Part'}, {name: 'Difference', number: true}, {name: 'Likeliest cause'}, {name: 'What was seen'}],
+      terms.slice(0, 6).map((term) => [partName(term.part), signed(time(term.seconds)), name(term.cause), term.text])));
 }

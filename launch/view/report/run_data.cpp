@@ -10,6 +10,8 @@
 #include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
 #include "core/record/metrics.h"
+#include "launch/residual/residual.h"
+#include "launch/residual/residual_text.h"
 #include "launch/view/report/time_parts.h"
 
 namespace consist::launch {
@@ -132,6 +134,7 @@ void add_archive(Json& row, const CompareOutcome& outcome, SharedTexts& texts, c
   }
   row["tokens_per_step"] = archive.column("tokens").back();
   row["time"] = time_data(outcome, texts, detail);
+  row["residual"] = json_of(read_residual(outcome));
 }
 
 }  // namespace

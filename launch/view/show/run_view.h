@@ -24,6 +24,7 @@ struct RunView {
   std::vector<double> power;                                      ///< W, of rank 0's device; empty: it has no such sensor
   std::vector<ArchivedEvaluation> evaluations;
   std::vector<ArchiveEvent> events;
+  std::string residual;  ///< predicted beside measured in a line; empty: not asked for, or nothing can be said
   double written = 0;  ///< when the file was last written, seconds since the epoch
 
   bool running() const { return status == "running"; }

@@ -159,6 +159,21 @@ std::string evaluation_text(const RunView& run) {
                      fixed_text(figure("/seconds"), 2) + " s (" + si_text(figure("/tokens_per_second")) + " tokens/s)"});
 }
 
+std::vector<Field> fields_of_training(const RunView& run, int room, const std::string& price) {
+  return {{"model", model_text(run)},
+          {"layout", layout_text(run)},
+          {"training", training_text(run)},
+          {"machine", machine_text(run)},
+          {"progress", progress_text(run, room)},
+          {"speed", speed_text(run)},
+          {"bound", bound_text(run)},
+          {"residual", run.residual},
+          {"memory", memory_text(run)},
+          {"costs", costs_text(run, price)},
+          {"loss", loss_text(run)},
+          {"evaluated", evaluations_text(run, room)}};
+}
+
 std::vector<Field> fields_of_evaluation(const RunView& run) {
   return {{"weights", text_at(run.evaluation, "/weights")}, {"model", model_text(run)},      {"layout", layout_text(run)},
           {"precision", text_at(run.config, "/precision")}, {"machine", machine_text(run)},  {"memory", memory_text(run)},
@@ -270,18 +285,7 @@ std::vector<std::string> screen_of(const RunView& run, const ScreenSettings& set
   const bool roomy = rows >= roomy_rows;
   std::vector<std::string> lines{line_of(run.path + ": " + state_text(run, settings.now), columns)};
   const bool evaluates = !run.evaluation.empty();
-  const std::vector<Field> fields = evaluates ? fields_of_evaluation(run)
-                                              : std::vector<Field>{{"model", model_text(run)},
-                                                                   {"layout", layout_text(run)},
-                                                                   {"training", training_text(run)},
-                                                                   {"machine", machine_text(run)},
-                                                                   {"progress", progress_text(run, room)},
-                                                                   {"speed", speed_text(run)},
-                                                                   {"bound", bound_text(run)},
-                                                                   {"memory", memory_text(run)},
-                                                                   {"costs", costs_text(run, settings.price)},
-                                                                   {"loss", loss_text(run)},
-                                                                   {"evaluated", evaluations_text(run, room)}};
+  const std::vector<Field> fields = evaluates ? fields_of_evaluation(run) : fields_of_training(run, room, settings.price);
   for (const Field& field : fields) {
     if (!field.text.empty()) add_field(lines, field, columns, roomy ? 6 : 2);
   }

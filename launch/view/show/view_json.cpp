@@ -62,6 +62,7 @@ Json json_of(const RunView& run, const std::string& price) {
       {"share_of_bound", at(run.result, "/share_of_bound")},
       {"bound_problem", at(run.result, "/bound_problem")},
       {"mfu", at(run.result, "/mfu")},
+      {"residual", run.residual.empty() ? Json() : Json(run.residual)},
       {"cost_per_hour", known(costs.per_hour)},
       {"cost_per_billion_tokens", known(costs.per_billion_tokens)},
       {"device_watts", known(costs.watts)},

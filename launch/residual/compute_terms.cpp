@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consist/text.h"
+#include "core/base/quantity_text.h"
+#include "launch/residual/terms.h"
+
+namespace consist::launch {
+namespace {
+
+/// Kernels of one kind of work are alike if they are this close to their common ratio; others are explained one by one.
+constexpr double alike = 0.12;
+/// Less than this common change is the error of any prediction.
+constexpr double least_common = 0.01;
+
+bool is_computing(const std::string& part) {
+  return part == "products" || part == "attention";
+}
+
+/// Median of measured over predicted seconds, weighted by the predicted ones. 1 without any.
+double common_ratio(const std::vector<InstructionGroup>& groups) {
+  std::vector<std::pair<double, double>> ratios;
+  double total = 0;
+  for (const InstructionGroup& group : groups) {
+    if (group.simulated_seconds <= 0 || group.seconds <= 0) continue;
+    ratios.emplace_back(group.seconds / group.simulated_seconds, group.simulated_seconds);
+    total += group.simulated_seconds;
+  }
+  std::sort(ratios.begin(), ratios.end());
+  double below = 0;
+  for (const auto& [ratio, weight] : ratios) {
+    below += weight;
+    if (below >= total / 2) return ratio;
+  }
+  return 1;
+}
+
+std::string times_text(double ratio) {
+  return fixed_text(ratio, ratio < 1.1 && ratio > 0.9 ? 3 : 2) + " times";
+}
+
+/// The cause that work of a kind takes longer (or shorter) alike.
+struct Common {
+  double computing = 1, moving = 1;  ///< ratios
+  std::string cause, text;           ///< of computing
+  std::string moving_cause, moving_text;
+};
+
+std::string clock_text(const Conditions& c) {
+  if (!std::isfinite(c.clock)) return "";
+  std::string text = "; the clock was " + si_text(c.clock) + "Hz";
+  if (std::isfinite(c.machine_clock)) text += ", the machine's file was measured at " + si_text(c.machine_clock) + "Hz";
+  return text;
+}
+
+Common common_of(const Sides& sides) {
+  const Conditions& c = sides.conditions;
+  std::vector<InstructionGroup> products = sides.groups_of("products"), moving = sides.groups_of("memory_bound");
+  if (sides.predicted("products") < 0.02 * sides.step.step_seconds) products = sides.groups_of("attention");
+  if (sides.predicted("memory_bound") < 0.01 * sides.step.step_seconds) moving = sides.groups_of("optimizer");
+  Common common{.computing = common_ratio(products), .moving = common_ratio(moving)};
+  const double slower = common.computing - 1, moved = common.moving - 1;
+  const double rank = slowest_rank(c).rank_0_over;
+  const std::string alike_text = "products take " + times_text(common.computing) + " as long as predicted, alike";
+  const bool as_a_whole = slower > least_common && moved > least_common && moved > 0.5 * slower && slower > 0.5 * moved;
+  if (rank > 0.02 && (slower > 0.5 * rank || moved > 0.5 * rank)) {
+    common.cause = common.moving_cause = "rank";
+    common.text = common.moving_text =
+        "rank 0 works " + percent_text(rank, 1) + " longer than the other ranks do, all kinds of work together";
+  } else if (as_a_whole) {
+    common.cause = common.moving_cause = "device";
+    common.text = common.moving_text = alike_text + ", memory-bound ops " + times_text(common.moving);
+    if (c.other_work > 0.05) common.text += "; others had " + percent_text(c.other_work) + " of the host's processors";
+  } else {
+    common.cause = "clock";
+    common.text = alike_text + clock_text(c);
+    common.moving_cause = "memory";
+    common.moving_text = "memory-bound ops take " + times_text(common.moving) + " as long as predicted, alike";
+  }
+  if (std::abs(slower) < least_common) common.cause.clear();
+  if (std::abs(moved) < least_common) common.moving_cause.clear();
+  return common;
+}
+
+bool of_experts(const InstructionGroup& group) {
+  return group.text.starts_with("moe_") || group.text.find("grouped") != std::string::npos ||
+         group.text.find("experts") != std::string::npos;
+}
+
+/// Experts of rank 0 that got more or fewer rows than their share, or tokens that crowd on few experts.
+bool experts_tell(const InstructionGroup& group, const Conditions& c) {
+  if (!of_experts(group)) return false;
+  if (std::isfinite(c.own_experts)) return std::abs(c.own_experts - 1) > 0.05;
+  return std::isfinite(c.expert_load) && c.expert_load > 1.5;
+}
+
+std::string experts_text(const Conditions& c) {
+  std::string text = "the most chosen expert has " + fixed_text(c.expert_load, 2) + " times the mean of its layer's choices";
+  if (std::isfinite(c.own_experts)) text += ", rank 0's experts " + fixed_text(c.own_experts, 2) + " times their share";
+  return text;
+}
+
+/// Terms of one part: the common change, kernels that differ from it, and the rest.
+void add_terms(const Sides& sides, const std::string& part, double ratio, const std::string& cause, const std::string& text,
+               std::vector<ResidualTerm>& terms) {
+  const double least = least_share * sides.step.step_seconds;
+  const std::vector<InstructionGroup> groups = sides.groups_of(part);
+  double kernels = 0, experts = 0;
+  std::vector<InstructionGroup> own, crowded, common;
+  for (const InstructionGroup& group : groups) {
+    const double excess = group.seconds - ratio * group.simulated_seconds;
+    const bool differs = std::abs(excess) > alike * ratio * group.simulated_seconds && std::abs(excess) > least / 2;
+    if (!differs) {
+      common.push_back(group);
+    } else if (experts_tell(group, sides.conditions)) {
+      crowded.push_back(group);
+      experts += excess;
+    } else {
+      own.push_back(group);
+      kernels += excess;
+    }
+  }
+  double rest = sides.difference(part) - kernels - experts;
+  if (!own.empty()) {
+    const InstructionGroup& first = *std::max_element(own.begin(), own.end(), [](const auto& a, const auto& b) {
+      return std::abs(a.seconds - a.simulated_seconds) < std::abs(b.seconds - b.simulated_seconds);
+    });
+    terms.push_back(
+        {part, "kernel", kernels,
+         first.text + " takes " +
+             (first.simulated_seconds > 0 ? times_text(first.seconds / first.simulated_seconds) + " as long as predicted"
+                                          : milliseconds_text(first.seconds) + ", and nothing was predicted") +
+             ", other work of its kind " + times_text(ratio),
+         largest_changes(own)});
+  }
+  if (!crowded.empty()) terms.push_back({part, "experts", experts, experts_text(sides.conditions), largest_changes(crowded)});
+  const double shared = (ratio - 1) * sides.predicted(part);
+  if (!cause.empty() && std::abs(shared) > least && shared * rest > 0) {
+    terms.push_back({part, cause, rest, text, largest_changes(common)});
+    rest = 0;
+  }
+  if (rest != 0) terms.push_back({part, "", rest, "", largest_changes(common)});
+}
+
+}  // namespace
+
+std::vector<ResidualTerm> compute_terms(const Sides& sides) {
+  std::vector<ResidualTerm> terms;
+  const Common common = common_of(sides);
+  for (const char* part : {"products", "attention", "memory_bound", "optimizer"}) {
+    if (is_computing(part)) {
+      add_terms(sides, part, common.computing, common.cause, common.text, terms);
+    } else {
+      add_terms(sides, part, common.moving, common.moving_cause, common.moving_text, terms);
+    }
+  }
+  return terms;
+}
+
+}  // namespace consist::launch
