@@ -122,22 +122,22 @@ struct Drawn {
   std::vector<std::pair<double, launch::Choices>> faster;  ///< than was asked, with their seconds
 };
 
-/// Draws until so many are legal and fit, and says which of them take less than `(1 - tolerance) * best`. What is clearly slower
-/// is estimated, or simulated with few micro-batches, alone.
+/// Draws until so many are legal and fit, or `enough` of them take less than `(1 - tolerance) * best`, and says which do. What is
+/// clearly slower is estimated, or simulated with few micro-batches, alone.
 class Draws {
  public:
   Draws(RunConfig config, std::shared_ptr<const Machine> machine, PluginHost& host)
       : config_(std::move(config)), machine_(std::move(machine)), host_(host) {}
 
-  Drawn faster_than(double best, std::size_t legal, std::uint64_t seed, double tolerance = 0.01) {
+  Drawn faster_than(double best, std::size_t legal, std::uint64_t seed, double tolerance = 0.01, std::size_t enough = SIZE_MAX) {
     RandomConfigurations random(config_, *machine_, host_, seed);
     Drawn result;
-    while (result.legal < legal) {
-      std::vector<launch::Choices> drawn(16 * static_cast<std::size_t>(usable_cores()));
+    while (result.legal < legal && result.faster.size() < enough) {
+      std::vector<launch::Choices> drawn(4 * static_cast<std::size_t>(usable_cores()));
       for (launch::Choices& choices : drawn) choices = random.next();
       std::vector<std::optional<Step>> steps(drawn.size());
       in_parallel(drawn.size(), usable_cores(), [&](std::size_t n) { steps[n] = step_of(drawn[n], best); });
-      for (std::size_t n = 0; n < drawn.size() && result.legal < legal; ++n) {
+      for (std::size_t n = 0; n < drawn.size() && result.legal < legal && result.faster.size() < enough; ++n) {
         ++result.drawn;
         if (!steps[n]) continue;
         const Step& step = *steps[n];

@@ -33,8 +33,8 @@ class TuneRandom : public testing::TestWithParam<Case> {
     EXPECT_FALSE(result.candidates.empty());
     return result.candidates.empty() ? 0 : result.candidates.front().prediction.time.seconds;
   }
-  test::Drawn faster_than(double best, std::size_t legal) const {
-    return test::Draws(config(), machine_, test::plugin_host()).faster_than(best, legal, 1);
+  test::Drawn faster_than(double best, std::size_t legal, std::size_t enough = SIZE_MAX) const {
+    return test::Draws(config(), machine_, test::plugin_host()).faster_than(best, legal, 1, 0.01, enough);
   }
 
   std::shared_ptr<const Machine> machine_ = std::make_shared<const Machine>(parse_machine(GetParam().machine));
@@ -52,7 +52,7 @@ TEST_P(TuneRandom, NoneOfTwoHundredLegalConfigurationsIsFasterByMoreThanOnePerce
 TEST_P(TuneRandom, DrawsAreFasterThanWhatASearchOfOneStrategyFinds) {
   RunConfig one = config();
   one.strategies = parse_strategies(GetParam().strategy);
-  EXPECT_FALSE(faster_than(found(one, {.strategy = true}), 50).faster.empty());
+  EXPECT_FALSE(faster_than(found(one, {.strategy = true}), 50, 1).faster.empty());
 }
 
 // Two nodes of four small GPUs; a network on which messages between stages alone are cheap; one node whose memory takes little.
