@@ -9,6 +9,7 @@
 #include "consist/wire.h"
 #include "core/base/sha256.h"
 #include "core/cost/playback.h"
+#include "core/program/content.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
@@ -275,10 +276,13 @@ void verify_streams(const Mesh& mesh, std::span<const CollectiveStream* const> s
 
 void verify_collectives(std::span<const Program* const> programs) {
   if (programs.empty()) return;
-  std::vector<CollectiveStream> streams;
-  for (const Program* program : programs) streams.push_back(collective_stream(*program));
+  std::map<std::uint64_t, CollectiveStream> streams;  // most ranks do the same
   std::vector<const CollectiveStream*> pointers;
-  for (const CollectiveStream& stream : streams) pointers.push_back(&stream);
+  for (const Program* program : programs) {
+    const auto [stream, added] = streams.try_emplace(content_of_any_rank(*program));
+    if (added) stream->second = collective_stream(*program);
+    pointers.push_back(&stream->second);
+  }
   verify_streams(programs[0]->mesh, pointers);
 }
 

@@ -77,11 +77,31 @@ void Arena::require_inside(const Place& place, std::int64_t at, std::int64_t cel
                        ") do not lie in the rank's memory");
 }
 
+template <std::int64_t step>
+bool Arena::are_whole(const double* values, const Tag* tags, std::int64_t count, Tag owner) {
+  std::uint64_t others = 0, parted = 0, empty = 0;  // without a branch, so that several are looked at together
+  for (std::int64_t i = 0; i < count; ++i) {
+    others |= tags[i * step].difference(owner);
+    for (std::int64_t part = 1; part < step; ++part) parted |= tags[i * step + part].difference(tags[i * step]);
+    empty |= static_cast<std::uint64_t>(std::isnan(values[i * step]));
+  }
+  return others >> 30 == 0 && (parted | empty) == 0;
+}
+
 void Arena::read_run(const Place& place, std::int64_t at, std::int64_t count, TensorId tensor, double* to) const {
   require_inside(place, at, count * place.step);
   const double* const values = spaces_[place.space].values.data() + at;
   const Tag* const tags = spaces_[place.space].tags.data() + at;
-  for (std::int64_t i = 0; i < count; ++i) {
+  if (place.step == 1 && are_whole<1>(values, tags, count, place.tag)) {
+    std::copy_n(values, count, to);
+    return;
+  }
+  if ((place.step == 2 && are_whole<2>(values, tags, count, place.tag)) ||
+      (place.step == 4 && are_whole<4>(values, tags, count, place.tag))) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = values[i * place.step];
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {  // elements of another size, or one that is not whole, which is named
     const std::int64_t first = i * place.step;
     bool whole = tags[first].same_owner(place.tag) && !std::isnan(values[first]);
     for (std::int64_t part = 1; part < place.step; ++part) whole = whole && tags[first + part] == tags[first];
@@ -97,8 +117,14 @@ void Arena::read_run(const Place& place, std::int64_t at, std::int64_t count, Te
 void Arena::write_run(const Place& place, std::int64_t at, std::int64_t count, const double* from) {
   require_inside(place, at, count * place.step);
   Space& space = spaces_[place.space];
-  for (std::int64_t i = 0; i < count; ++i)
-    space.values[static_cast<std::size_t>(at + i * place.step)] = rounds_ ? reference::rounded(from[i], place.dtype) : from[i];
+  double* const values = space.values.data() + at;
+  if (rounds_) {
+    for (std::int64_t i = 0; i < count; ++i) values[i * place.step] = reference::rounded(from[i], place.dtype);
+  } else if (place.step == 1) {
+    std::copy_n(from, count, values);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) values[i * place.step] = from[i];
+  }
   std::fill_n(space.tags.begin() + at, count * place.step, place.tag);
 }
 

@@ -55,7 +55,8 @@ class Arena {
     Tag(std::size_t program, TensorId storage, InstructionId writer)
         : bits_((program + 1) << 60 | static_cast<std::uint64_t>(storage + 1) << 30 | static_cast<std::uint64_t>(writer + 1)) {}
     bool has_owner() const { return bits_ != 0; }
-    bool same_owner(Tag other) const { return (bits_ ^ other.bits_) >> 30 == 0; }
+    bool same_owner(Tag other) const { return difference(other) >> 30 == 0; }
+    std::uint64_t difference(Tag other) const { return bits_ ^ other.bits_; }  ///< a bit for each that differs
     bool operator==(const Tag&) const = default;
     std::size_t program() const { return (bits_ >> 60) - 1; }
     TensorId storage() const { return static_cast<TensorId>(bits_ >> 30 & low) - 1; }
@@ -80,6 +81,9 @@ class Arena {
   /// Elements [0, count) from cell `at` on, one behind the other.
   void read_run(const Place& place, std::int64_t at, std::int64_t count, TensorId tensor, double* to) const;
   void write_run(const Place& place, std::int64_t at, std::int64_t count, const double* from);
+  /// True if all of the elements' cells were last written as the tensor's, each element at once.
+  template <std::int64_t step>
+  static bool are_whole(const double* values, const Tag* tags, std::int64_t count, Tag owner);
   void require_inside(const Place& place, std::int64_t at, std::int64_t cells) const;
   [[noreturn]] void refuse(TensorId tensor, Tag tag, std::int64_t at) const;
 

@@ -6,6 +6,7 @@
 
 #include "consist/op.h"
 #include "core/cost/collective_stream.h"
+#include "core/program/content.h"
 
 namespace consist::interpreter {
 namespace {
@@ -209,13 +210,35 @@ OrderReport check_order(const Planned& planned, JoinsQueue joins) {
   return Sweep(planned, joins).run();
 }
 
+namespace {
+
+/// A program and the pairs that were looked at in it, which stand for each rank that does the same at the same addresses.
+struct Checked {
+  std::uint64_t content;
+  const Planned* planned;
+  std::int64_t conflicts;
+
+  bool holds_for(std::uint64_t of, const Planned& other) const {
+    return content == of && planned->plan.address == other.plan.address && planned->plan.workspace == other.plan.workspace &&
+           planned->workspaces == other.workspaces;
+  }
+};
+
+}  // namespace
+
 std::int64_t check_ranks(std::span<const Planned> programs, std::vector<std::string>& wrong) {
   std::int64_t conflicts = 0;
+  std::vector<Checked> checked;
   std::vector<const Program*> pointers;
   for (const Planned& planned : programs) {
-    const OrderReport report = check_order(planned);
-    conflicts += report.conflicts;
-    wrong.insert(wrong.end(), report.violations.begin(), report.violations.end());
+    const std::uint64_t content = content_of_any_rank(planned.program);
+    auto known = std::ranges::find_if(checked, [&](const Checked& c) { return c.holds_for(content, planned); });
+    if (known == checked.end()) {
+      const OrderReport report = check_order(planned);
+      wrong.insert(wrong.end(), report.violations.begin(), report.violations.end());
+      known = checked.insert(known, {content, &planned, report.conflicts});
+    }
+    conflicts += known->conflicts;
     pointers.push_back(&planned.program);
   }
   verify_collectives(pointers);

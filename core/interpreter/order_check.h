@@ -29,8 +29,8 @@ struct OrderReport {
 /// another. Independent of core/lower/waits.cpp.
 OrderReport check_order(const Planned& planned, JoinsQueue joins = joins_all);
 
-/// The same of the programs of all ranks, and that their collectives meet. Adds what is not ordered to `wrong`, and returns the
-/// number of pairs that were looked at. Throws ProgramError where collectives do not meet.
+/// The same of the programs of all ranks, and that their collectives meet. Adds what is not ordered to `wrong`, of ranks that do
+/// the same once, and returns the number of pairs of all ranks. Throws ProgramError where collectives do not meet.
 std::int64_t check_ranks(std::span<const Planned> programs, std::vector<std::string>& wrong);
 
 }  // namespace consist::interpreter

@@ -31,8 +31,9 @@ std::unique_ptr<RankPrograms> compile(const Plan& plan, std::int64_t workspace) 
 std::unique_ptr<RankPrograms> compile(RunConfig config, Parts parts, std::int64_t workspace) {
   auto made = std::make_unique<RankPrograms>();
   made->layout = lay_out(parts.uses, config.ranks);
-  const CompileRequest request = parts.compile_request(config);
+  CompileRequest request = parts.compile_request(config);
   for (int rank = 0; rank < config.ranks; ++rank) {
+    request.verify_each_pass = rank == 0;  // of the others what comes out: their passes are the same
     add_rank(*made, compile_step(request, made->layout, rank), compile_evaluation(request, made->layout, rank), workspace);
   }
   made->parts = std::move(parts);

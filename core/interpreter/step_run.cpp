@@ -112,7 +112,8 @@ class Training {
     Outcome outcome;
     outcome.before = states_of(ranks_);
     for (int step = 0; step < options_.steps; ++step) {
-      last_before_ = step == 0 ? outcome.before : states_of(ranks_);
+      const bool known = step == 1 && !outcome.after_first_step.empty();
+      last_before_ = step == 0 ? outcome.before : known ? outcome.after_first_step : states_of(ranks_);
       train(step, outcome);
       if (step > 0 || options_.rounded || options_.without_room) continue;
       outcome.after_first_step = states_of(ranks_);

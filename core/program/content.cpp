@@ -102,14 +102,15 @@ void add(Hash& hash, const Parameter& p) {
 
 }  // namespace
 
-std::uint64_t content_of(const Program& program) {
+namespace {
+
+Hash hash_without_rank(const Program& program) {
   Hash hash;
   const int axes = program.mesh.axes();
   for (int axis = 0; axis < axes; ++axis) {
     hash.add(std::string_view(program.mesh.axis(axis).name));
     hash.add(program.mesh.size_of(axis));
   }
-  hash.add(program.rank);
   hash.add(program.loss);
   hash.add(program.micro_batches);
   hash.add(program.stage_axis);
@@ -125,7 +126,19 @@ std::uint64_t content_of(const Program& program) {
     hash.add(constant.tensor);
     hash.add(static_cast<bool>(constant.fill));
   }
+  return hash;
+}
+
+}  // namespace
+
+std::uint64_t content_of(const Program& program) {
+  Hash hash = hash_without_rank(program);
+  hash.add(program.rank);
   return hash.value();
+}
+
+std::uint64_t content_of_any_rank(const Program& program) {
+  return hash_without_rank(program).value();
 }
 
 }  // namespace consist

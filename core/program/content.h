@@ -11,4 +11,7 @@ namespace consist {
 /// same in another process. Linear, and much faster than verify().
 std::uint64_t content_of(const Program& program);
 
+/// The same without the rank: equal for ranks that do the same with other parts of the tensors.
+std::uint64_t content_of_any_rank(const Program& program);
+
 }  // namespace consist

@@ -4,13 +4,19 @@
 
 namespace consist::reference {
 
+namespace {
+
+void add_multiple(double* sums, double factor, const double* of, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) sums[i] += factor * of[i];
+}
+
+}  // namespace
+
 Value linear_input_grad(const Value& dy, const Value& w) {
   const std::int64_t out = w.shape[0], k = w.shape[1];
   Value dx = zeros(dy.dtype, {dy.shape[0], dy.shape[1], k});
   for (std::int64_t row = 0; row < dy.shape.rows(); ++row) {
-    for (std::int64_t o = 0; o < out; ++o) {
-      for (std::int64_t i = 0; i < k; ++i) dx.at(row * k + i) += dy.at(row * out + o) * w.at(o * k + i);
-    }
+    for (std::int64_t o = 0; o < out; ++o) add_multiple(dx.data.data() + row * k, dy.at(row * out + o), w.data.data() + o * k, k);
   }
   return dx;
 }
@@ -19,9 +25,7 @@ Value linear_weight_grad(const Value& x, const Value& dy) {
   const std::int64_t out = dy.shape.last(), k = x.shape.last();
   Value dw = zeros(DType::f32, {out, k});
   for (std::int64_t row = 0; row < x.shape.rows(); ++row) {
-    for (std::int64_t o = 0; o < out; ++o) {
-      for (std::int64_t i = 0; i < k; ++i) dw.at(o * k + i) += dy.at(row * out + o) * x.at(row * k + i);
-    }
+    for (std::int64_t o = 0; o < out; ++o) add_multiple(dw.data.data() + o * k, dy.at(row * out + o), x.data.data() + row * k, k);
   }
   return dw;
 }

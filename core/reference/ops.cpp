@@ -1,5 +1,6 @@
 #include "core/reference/ops.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "consist/token_order.h"
@@ -20,11 +21,18 @@ Values linear(const Values& in) {
   const Value &x = *in[0], &w = *in[1];
   const std::int64_t out = w.shape[0], k = w.shape[1];
   Value y = zeros(x.dtype, {x.shape[0], x.shape[1], out});
+  // Sums of a row's outputs side by side, each in the order of i.
+  std::vector<double> columns(static_cast<std::size_t>(k * out));
+  for (std::int64_t o = 0; o < out; ++o) {
+    for (std::int64_t i = 0; i < k; ++i) columns[static_cast<std::size_t>(i * out + o)] = w.at(o * k + i);
+  }
   for (std::int64_t row = 0; row < x.shape.rows(); ++row) {
-    for (std::int64_t o = 0; o < out; ++o) {
-      double sum = in.size() > 2 && in[2] ? in[2]->at(o) : 0;
-      for (std::int64_t i = 0; i < k; ++i) sum += x.at(row * k + i) * w.at(o * k + i);
-      y.at(row * out + o) = sum;
+    double* const sums = y.data.data() + row * out;
+    if (in.size() > 2 && in[2]) std::copy_n(in[2]->data.data(), out, sums);
+    for (std::int64_t i = 0; i < k; ++i) {
+      const double factor = x.at(row * k + i);
+      const double* const column = columns.data() + i * out;
+      for (std::int64_t o = 0; o < out; ++o) sums[o] += factor * column[o];
     }
   }
   return {y};

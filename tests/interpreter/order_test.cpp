@@ -52,6 +52,32 @@ TEST(Order, NothingWaitsForWhatLiesBehindThePadding) {
   EXPECT_THAT(check_order(made).violations, IsEmpty());
 }
 
+// Ranks that do the same are looked at once: a wait that one of them lacks, or an address that one of them has alone, is not
+// lost.
+TEST(Order, OfARankThatDiffersIsLookedAtByItself) {
+  const auto made = compile(config_of({"llama-tied"}, {"--strategy=ddp", "--ranks=4", "--ddp.bucket-size=4Ki"}), 256);
+  std::vector<std::string> wrong;
+  const std::int64_t conflicts = check_ranks(made->steps, wrong);
+  EXPECT_THAT(wrong, IsEmpty());
+  EXPECT_EQ(conflicts, 4 * check_order(made->steps[0]).conflicts);
+
+  Planned& third = made->steps[2];
+  const auto waiting = std::ranges::find_if(third.program.instructions, [](const Instruction& i) { return !i.waits.empty(); });
+  const std::vector<InstructionId> waits = std::exchange(waiting->waits, {});
+  check_ranks(made->steps, wrong);
+  EXPECT_THAT(wrong, testing::AllOf(testing::Not(IsEmpty()), testing::Each(HasSubstr("rank 2,"))));
+  waiting->waits = waits;
+
+  wrong.clear();
+  const TensorId reduced =
+      std::ranges::find_if(third.program.instructions, [](const Instruction& i) { return i.op->is_collective(); })->inputs[0];
+  const std::int64_t address = third.plan.address[static_cast<std::size_t>(reduced)];
+  std::ranges::replace_if(
+      third.plan.address, [&](std::int64_t other) { return other >= 0 && other != address; }, address);
+  check_ranks(made->steps, wrong);
+  EXPECT_THAT(wrong, testing::AllOf(testing::Not(IsEmpty()), testing::Each(HasSubstr("rank 2,"))));
+}
+
 // Executables join all queues between steps. If one joined compute alone, the next step would meet what others still do.
 TEST(Order, OfAStepsEndAndTheNextStepsBeginIsLookedAt) {
   for (const Words& words : {Words{"--strategy=ddp", "--ranks=2", "--ddp.bucket-size=4Ki"},
