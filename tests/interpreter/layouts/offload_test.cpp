@@ -1,9 +1,11 @@
 // Activations that wait for backward on the host: the same numbers as without, and those of one rank.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string_view>
 
+#include "core/interpreter/order_check.h"
 #include "core/passes/offload_activations.h"
 #include "tests/interpreter/expect_one_rank.h"
 
@@ -26,14 +28,18 @@ class OffloadedActivations : public testing::TestWithParam<Column> {
   void expect(Words words) const {
     const Column& column = GetParam();
     words = column.precision + words;
-    expect_one_rank(column.model, words + Words{offload});
     // Two runs of one program differ by no bit, so that nothing but the copies can be the cause of a difference.
     const std::string text = text_of(column.model, words);
-    const auto without = compile(config_of(column.model, words), 0),
-               with = compile(config_of(column.model, words + Words{offload}), 0);
+    const auto without = compile(config_of(column.model, words), 512),
+               with = compile(config_of(column.model, words + Words{offload}), 512);
     EXPECT_GT(copies_in(*with), 0) << text;
     EXPECT_EQ(copies_in(*without), 0) << text;
+    std::vector<std::string> wrong;
+    check_ranks(with->steps, wrong);
+    check_ranks(with->evaluations, wrong);
     const Outcome expected = run(*without, {}), found = run(*with, {.order = 7});
+    for (std::string& difference : differences(*with, found)) wrong.push_back(std::move(difference));
+    EXPECT_THAT(wrong, testing::IsEmpty()) << text;
     EXPECT_EQ(found.losses, expected.losses) << text;
     EXPECT_EQ(found.grad_norms, expected.grad_norms) << text;
     EXPECT_EQ(found.values, expected.values) << text;
