@@ -11,10 +11,14 @@
 namespace consist::launch {
 namespace {
 
-/// Kernels of one kind of work are alike if they are this close to their common ratio; others are explained one by one.
-constexpr double alike = 0.12;
-/// Less than this common change is the error of any prediction.
-constexpr double least_common = 0.01;
+/// Kernels of one kind of work are alike if they are this close to their common ratio; others are explained one by one. Those
+/// that change the step by more than `much` of it must be closer.
+constexpr double alike = 0.12, alike_if_much = 0.05, much = 0.01;
+/// Less than this common change is the error of any prediction, where its own error is not known.
+constexpr double least_common = 0.02;
+/// From this share of the step on, gaps tell that the host starts work late. The times of instructions that are shorter than
+/// `short_seconds` then contain its delays.
+constexpr double late_gaps = 0.05, short_seconds = 2e-4;
 
 bool is_computing(const std::string& part) {
   return part == "products" || part == "attention";
@@ -49,6 +53,14 @@ struct Common {
   std::string moving_cause, moving_text;
 };
 
+bool host_is_late(const Sides& sides) {
+  return !sides.conditions.is_processor && sides.difference("gaps") > late_gaps * sides.step.step_seconds;
+}
+
+bool is_short(const InstructionGroup& group) {
+  return group.count > 0 && group.simulated_seconds / group.count < short_seconds;
+}
+
 std::string clock_text(const Conditions& c) {
   if (!std::isfinite(c.clock)) return "";
   std::string text = "; the clock was " + si_text(c.clock) + "Hz";
@@ -65,7 +77,8 @@ Common common_of(const Sides& sides) {
   const double slower = common.computing - 1, moved = common.moving - 1;
   const double rank = slowest_rank(c).rank_0_over;
   const std::string alike_text = "products take " + times_text(common.computing) + " as long as predicted, alike";
-  const bool as_a_whole = slower > least_common && moved > least_common && moved > 0.5 * slower && slower > 0.5 * moved;
+  const double least = sides.step_error.value_or(least_common);
+  const bool as_a_whole = slower > least && moved > least && moved > 0.5 * slower && slower > 0.5 * moved;
   if (rank > 0.02 && (slower > 0.5 * rank || moved > 0.5 * rank)) {
     common.cause = common.moving_cause = "rank";
     common.text = common.moving_text =
@@ -80,8 +93,8 @@ Common common_of(const Sides& sides) {
     common.moving_cause = "memory";
     common.moving_text = "memory-bound ops take " + times_text(common.moving) + " as long as predicted, alike";
   }
-  if (std::abs(slower) < least_common) common.cause.clear();
-  if (std::abs(moved) < least_common) common.moving_cause.clear();
+  if (std::abs(slower) < least) common.cause.clear();
+  if (std::abs(moved) < least) common.moving_cause.clear();
   return common;
 }
 
@@ -93,8 +106,7 @@ bool of_experts(const InstructionGroup& group) {
 /// Experts of rank 0 that got more or fewer rows than their share, or tokens that crowd on few experts.
 bool experts_tell(const InstructionGroup& group, const Conditions& c) {
   if (!of_experts(group)) return false;
-  if (std::isfinite(c.own_experts)) return std::abs(c.own_experts - 1) > 0.05;
-  return std::isfinite(c.expert_load) && c.expert_load > 1.5;
+  return std::isfinite(c.own_experts) && std::abs(c.own_experts - 1) > 0.05;  // one rank alone has all rows, whatever the load
 }
 
 std::string experts_text(const Conditions& c) {
@@ -108,12 +120,16 @@ void add_terms(const Sides& sides, const std::string& part, double ratio, const 
                std::vector<ResidualTerm>& terms) {
   const double least = least_share * sides.step.step_seconds;
   const std::vector<InstructionGroup> groups = sides.groups_of(part);
-  double kernels = 0, experts = 0;
+  const bool late = host_is_late(sides);
+  double kernels = 0, experts = 0, delays = 0;
   std::vector<InstructionGroup> own, crowded, common;
   for (const InstructionGroup& group : groups) {
     const double excess = group.seconds - ratio * group.simulated_seconds;
-    const bool differs = std::abs(excess) > alike * ratio * group.simulated_seconds && std::abs(excess) > least / 2;
-    if (!differs) {
+    const double close = std::abs(excess) > much * sides.step.step_seconds ? alike_if_much : alike;
+    const bool differs = std::abs(excess) > close * ratio * group.simulated_seconds && std::abs(excess) > least / 2;
+    if (late && is_short(group) && group.seconds > group.simulated_seconds) {
+      delays += group.seconds - group.simulated_seconds;
+    } else if (!differs) {
       common.push_back(group);
     } else if (experts_tell(group, sides.conditions)) {
       crowded.push_back(group);
@@ -123,7 +139,10 @@ void add_terms(const Sides& sides, const std::string& part, double ratio, const 
       kernels += excess;
     }
   }
-  double rest = sides.difference(part) - kernels - experts;
+  double rest = sides.difference(part) - kernels - experts - delays;
+  if (delays > 0)
+    terms.push_back(
+        {part, "host", delays, "the host starts work late, and the times of short instructions contain its delays", {}});
   if (!own.empty()) {
     const InstructionGroup& first = *std::max_element(own.begin(), own.end(), [](const auto& a, const auto& b) {
       return std::abs(a.seconds - a.simulated_seconds) < std::abs(b.seconds - b.simulated_seconds);

@@ -127,12 +127,12 @@ bool Residual::within_error() const {
 
 Residual residual_of(const StepParts& step, const Conditions& conditions) {
   if (const std::string problem = problem_of(step); !problem.empty()) return {.problem = problem};
-  const Sides sides{step, conditions};
   Residual residual{.predicted = sum_of(step.simulated_parts), .measured = step.step_seconds + conditions.data_seconds};
   const auto& simulation = step.timeline->at("simulation");
   residual.machine = simulation.at("machine").get<std::string>();
   if (const auto error = simulation.find("step_error"); error != simulation.end() && error->is_number())
     residual.step_error = error->get<double>();
+  const Sides sides{step, conditions, residual.step_error};
   for (const auto& terms : {compute_terms(sides), communication_terms(sides), waiting_terms(sides)})
     residual.terms.insert(residual.terms.end(), terms.begin(), terms.end());
   std::stable_sort(residual.terms.begin(), residual.terms.end(),

@@ -1,6 +1,7 @@
 // The terms of a residual, part by part: each function explains the difference of some parts by what was seen beside it.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "launch/residual/residual.h"
@@ -11,6 +12,7 @@ namespace consist::launch {
 struct Sides {
   const StepParts& step;
   const Conditions& conditions;
+  std::optional<double> step_error;  ///< of predictions of such steps; nothing: not known
 
   double predicted(const std::string& part) const;
   double measured(const std::string& part) const;

@@ -60,6 +60,7 @@ def faster_host(machine):
 
 def trials():
     """Name, cause, GPUs, options, and what is planted: file (of the machine), environment, beside (a command), on (its GPU)."""
+    yield dict(name="nothing", cause="none", gpus=1, options=SMALL)
     yield dict(name="clock in the file", cause="clock", gpus=1, options=SMALL, file=faster_clock)
     yield dict(name="memory in the file", cause="memory", gpus=1, options=SMALL,
                file=lambda m: faster(m, lambda op, flops: not computes(op, flops), 0.5))
@@ -82,7 +83,7 @@ def trials():
     yield dict(name="rank 0 with other work", cause="rank", gpus=2, options=SMALL + " --ranks 2 --strategy ddp",
                beside=SMALL.replace("--steps 40", "--steps 4000"), on="0")
     yield dict(name="tokens that crowd on few experts", cause="experts", gpus=2,
-               options=EXPERTS + " --ranks 2 --strategy ep=2 --dataset planted --planted.distinct 3")
+               options=EXPERTS + " --ranks 2 --strategy ep=2 --dataset planted --planted.distinct 3 --profile")
 
 
 def planted_file(trial, machine, folder):
