@@ -43,7 +43,7 @@ TEST_P(HelpOf, FitsAScreenAndShowsAnExample) {
 
 INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
                          testing::Values("", "train", "compare", "evaluate", "explain", "generate", "report", "plugins", "launch", "tokenize", "bench", "calibrate",
-                                         "predict", "tune", "show", "watch", "completion", "man"),
+                                         "predict", "reproduce", "tune", "show", "watch", "completion", "man"),
                          [](const auto& info) { return info.param.empty() ? std::string("consist") : info.param; });
 
 TEST(TrainHelp, NamesEveryOptionWithItsDefault) {

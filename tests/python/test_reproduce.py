@@ -70,6 +70,16 @@ def test_a_number_out_of_reach_says_what_is_missing(program: str, recipe: Path) 
     assert "NOT EXPLAINED" in text and "it thinks that impossible" in text and "of what is missing" in text
 
 
+def test_the_needed_share_is_that_of_products_in_the_time_that_is_left(program: str, recipe: Path) -> None:
+    found = answer(program, recipe, "5000", status=1)
+    line = [program, "predict", "--from", str(recipe), "--ranks", "8", "--machine", "h100", "--json"]
+    step = json.loads(subprocess.run(line, capture_output=True, text=True, check=True).stdout)
+    products, seconds = step["seconds"]["products"], step["step_seconds"]["value"]
+    left = products + 8192 / 5000 - seconds
+    missing = found["missing"]
+    assert missing["needed_products_share_of_peak"] == pytest.approx(missing["products_share_of_peak"] * products / left, rel=1e-3)
+
+
 def test_flops_mean_other_tokens_by_each_counting(program: str, recipe: Path) -> None:
     rate = answer(program, recipe, "100", status=1)["predicted"]["tokens_per_second_per_gpu"]
     parameters, attention = 8.030e9 - 128256 * 4096, 32 * 32 * 128 * 8192  # of products; half of the square, forward, over 2 FLOPs
