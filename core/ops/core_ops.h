@@ -109,6 +109,12 @@ inline AttributeValue dtype_value(DType type) {
   return std::string(name_of(type));
 }
 
+/// Fraction of the rows at a rank's experts that are in use, by which products of experts are rated: all of the capacity where no
+/// prediction has stated less ("used_rows", core/plan/expert_load.h).
+inline double rows_in_use(const Instruction& i) {
+  return i.attributes.real_or("used_rows", 1);
+}
+
 /// True if a [batch, sequence, channels] tensor is sharded over tokens: along batch or sequence.
 inline bool over_tokens(Placement placement) {
   return placement.is_shard(0) || placement.is_shard(1);

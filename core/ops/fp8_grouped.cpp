@@ -44,8 +44,7 @@ class Fp8Grouped : public NamedOp {
   }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    // As if every row of the capacity were in use.
-    cost.flops = 2.0 * static_cast<double>(program.local(i.inputs[0]).elements()) *
+    cost.flops = 2.0 * rows_in_use(i) * static_cast<double>(program.local(i.inputs[0]).elements()) *
                  static_cast<double>(program.local(i.outputs[0]).last());
     return cost;
   }

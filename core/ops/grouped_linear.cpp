@@ -9,10 +9,10 @@ namespace {
 constexpr Placement row_dim = Placement::shard(1);
 constexpr Placement first_dim = Placement::shard(0);
 
-/// As if every row of the capacity were in use.
-double grouped_flops(const Program& program, TensorId rows, TensorId weight) {
+double grouped_flops(const Program& program, const Instruction& i, TensorId rows, TensorId weight) {
   const Shape w = program.local(weight);
-  return 2.0 * static_cast<double>(program.local(rows).rows()) * static_cast<double>(w[1]) * static_cast<double>(w[2]);
+  return 2.0 * rows_in_use(i) * static_cast<double>(program.local(rows).rows()) * static_cast<double>(w[1]) *
+         static_cast<double>(w[2]);
 }
 
 /// Placements of rows, of the experts' weights and of counts, in place.
@@ -59,7 +59,7 @@ class GroupedLinearInputGrad final : public Grouped {
   }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = grouped_flops(program, i.inputs[0], i.inputs[1]);
+    cost.flops = grouped_flops(program, i, i.inputs[0], i.inputs[1]);
     return cost;
   }
 };
@@ -91,7 +91,7 @@ class GroupedLinearWeightGrad final : public Grouped {
   }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = grouped_flops(program, i.inputs[0], i.outputs[0]);
+    cost.flops = grouped_flops(program, i, i.inputs[0], i.outputs[0]);
     return cost;
   }
   int updates_in_place(int /*output*/) const noexcept override { return 3; }
@@ -128,7 +128,7 @@ class GroupedLinear final : public Grouped {
   }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = grouped_flops(program, i.inputs[0], i.inputs[1]);
+    cost.flops = grouped_flops(program, i, i.inputs[0], i.inputs[1]);
     return cost;
   }
 };

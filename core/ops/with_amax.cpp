@@ -31,6 +31,7 @@ class WithAmax final : public NamedOp {
     }
   }
   int updates_in_place(int output) const noexcept override { return base_.updates_in_place(output); }
+  bool dispatches_tokens() const noexcept override { return base_.dispatches_tokens(); }
 
  private:
   const Op& base_;

@@ -9,6 +9,9 @@
 
 namespace consist {
 
+/// A run whose rows had no place makes its programs again with so many times the capacity.
+inline constexpr double room_growth = 1.5;
+
 /// True if some instruction may have more rows than its capacity.
 CONSIST_API bool may_overflow(const Program& program);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "consist/error.h"
 #include "core/base/in_parallel.h"
 #include "core/compile/reduced_step.h"
 #include "core/plan/machine_choice.h"
@@ -41,6 +42,8 @@ Plan::Plan(SelectedParts selected, PluginHost& host, Target target)
 void Plan::set_target(Target target) {
   target_ = std::move(target);
   if (!target_.machine) target_.machine = machine_named(config_.machine);
+  if (target_.experts && parts_.architecture->sizes().experts == 0)
+    throw UsageError("--expert-load " + target_.experts->text() + " has no effect: " + config_.model + " has no experts");
   const std::string device_kind = target_.device ? target_.device->info().kind : target_.machine->device_kind;
   transports_ = plan_transports(config_, layout_, *target_.machine, *host_, device_kind, target_.automatic);
 }
@@ -84,12 +87,27 @@ CompileRequest request_of(const Plan& plan) {
   return request;
 }
 
+/// For the load of experts that the plan's target has: compiled again where a run comes to need more capacity.
+template <typename Compile>
+Program compiled(const Plan& plan, CompileRequest request, const Compile& compile) {
+  Program program = compile(request);
+  const ExpertLoad* const load = plan.target().experts.get();
+  if (load == nullptr) return program;
+  const double room = load->room_for(program);
+  if (room > 1) {
+    request.room *= room;
+    program = compile(request);
+    load->rate(program, room);
+  }
+  return program;
+}
+
 }  // namespace
 
 Program Plan::step(int rank, PassObserver* observer) const {
   CompileRequest request = request_of(*this);
   request.observer = observer;
-  Program program = compile_step(request, layout_, rank);
+  Program program = compiled(*this, std::move(request), [&](const CompileRequest& r) { return compile_step(r, layout_, rank); });
   check_transports(program, layout_, transports_);
   return program;
 }
@@ -97,7 +115,8 @@ Program Plan::step(int rank, PassObserver* observer) const {
 Program reduced_step(const Plan& plan, int periods, int micro_batches) {
   CompileRequest request = request_of(plan);
   request.accumulation = micro_batches;
-  Program program = compile_reduced_step(request, plan.layout(), periods);
+  Program program = compiled(plan, std::move(request),
+                             [&](const CompileRequest& r) { return compile_reduced_step(r, plan.layout(), periods); });
   check_transports(program, plan.layout(), plan.transports());
   return program;
 }

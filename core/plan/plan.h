@@ -16,6 +16,7 @@
 #include "core/cost/simulator.h"
 #include "core/lower/prepared_program.h"
 #include "core/lower/program_summary.h"
+#include "core/plan/expert_load.h"
 #include "core/plan/parts.h"
 #include "core/plan/transports.h"
 #include "core/plugin/host.h"
@@ -29,6 +30,7 @@ struct Target {
   bool verify_each_pass = true;            ///< as CompileRequest's
   /// The choice for `--transport auto` that rank 0 made in a run; empty: the choice follows the machine's file.
   std::optional<AutomaticTransports> automatic = {};
+  std::shared_ptr<const ExpertLoad> experts = {};  ///< for predictions: --expert-load; null: balanced
 };
 
 /// The step of a rank, its memory planned. It stands for all ranks that differ from it along other axes than that of stages.

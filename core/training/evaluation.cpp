@@ -15,6 +15,7 @@
 #include "core/connect/agreement.h"
 #include "core/connect/last_resort.h"
 #include "core/lower/program_summary.h"
+#include "core/passes/room_for_rows.h"
 #include "core/plan/parts.h"
 #include "core/record/job_memory.h"
 #include "core/record/run_description.h"
@@ -103,8 +104,7 @@ EvaluationResult evaluate_in(const Plan& planned, JoinedJob& job, std::optional<
     describe(*archive, job, session, memory);
   }
   Events events([&] {
-    constexpr double growth = 1.5;
-    const Plan roomier = plan.with_room(plan.room() * growth);
+    const Plan roomier = plan.with_room(plan.room() * room_growth);
     session.replace(roomier, evaluation_of(roomier, job.rank()), false);
   });
   const TrainerSettings settings{.micro_batch = config.batch,

@@ -118,12 +118,11 @@ void RunEvents::checkpoint(std::int64_t step) {
 }
 
 bool RunEvents::make_room(std::int64_t step, double missing) {
-  constexpr double growth = 1.5;
   if (!room_maker_) return false;
   const std::string without_room = without_room_text(state_.step().program(), missing);
-  room_maker_(room_ * growth);
+  room_maker_(room_ * room_growth);
   timeline_.clear();  // it was of other programs
-  room_ *= growth;
+  room_ *= room_growth;
   const auto rows = static_cast<std::int64_t>(missing);
   line_.note("step " + std::to_string(step) + ": " + without_room + "; it runs again with " + fixed_text(room_, 2) +
              " times the capacity that its strategies ask for");

@@ -32,6 +32,7 @@
 #include "launch/compare/runs.h"
 #include "launch/compare/table.h"
 #include "launch/compare/winner.h"
+#include "launch/predict/expert_load_option.h"
 #include "launch/verdict/referee.h"
 #include "launch/verdict/request.h"
 #include "launch/view/report/page.h"
@@ -46,6 +47,7 @@ constexpr RunOption own_options[] = {
     a_switch("predict",
              "simulate each row for the machine of --machine (h200 without it) and run nothing; after real runs the table has "
              "predicted steps beside the measured ones if --machine is given or the device's machine is known (docs/predict.md)"),
+    expert_load_option,
     valued("output", OptionKind::text, "runs/compare", "FOLDER",
            "archives, configurations (--config takes them), logs and comparison.h5"),
     valued("report", OptionKind::text, "", "FILE",
@@ -159,7 +161,7 @@ class Comparison {
       try {
         SelectedParts selected = select_parts(config_of(rows_[i]), host_);
         parts_exist = true;
-        Plan plan(std::move(selected), host_);
+        Plan plan(std::move(selected), host_, {.device = nullptr, .machine = nullptr, .experts = request_.experts});
         settled_[i] = plan.config();
         checked.push_back({i, std::move(plan)});
       } catch (const Error& error) {

@@ -35,6 +35,7 @@ CompareRequest read_compare_request(const CommandLine& line) {
                          .has_output = line.has("output"),
                          .overwrite = line.flag("overwrite"),
                          .predict = line.flag("predict"),
+                         .experts = ExpertLoad::parse(line.value("expert-load")),
                          .repeats = static_cast<int>(line.integer("repeats")),
                          .add = line.texts("add"),
                          .plugins = {},
@@ -50,6 +51,8 @@ CompareRequest read_compare_request(const CommandLine& line) {
   if (request.predict && of_runs != nullptr)
     throw UsageError(std::string("--predict runs nothing and writes nothing, so that ") + of_runs +
                      " has no meaning beside it; leave one of them out");
+  if (request.experts && !request.predict)
+    throw UsageError("--expert-load is for --predict: runs have the load to which their routers come");
   return request;
 }
 

@@ -1,11 +1,13 @@
 // The request of consist compare: its own options, those of train with their lists, and the file of --config.
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/config/config_file.h"
+#include "core/plan/expert_load.h"
 #include "core/plugin/host.h"
 #include "launch/cli/command_line.h"
 
@@ -18,6 +20,7 @@ struct CompareRequest {
   bool has_output = false;
   bool overwrite = false;  ///< runs that are done are done again
   bool predict = false;    ///< rows are simulated, and nothing is run or written
+  std::shared_ptr<const ExpertLoad> experts = {};  ///< of simulated rows
   int repeats = 0;         ///< 0: by the time that runs take
   std::vector<std::string> add;
   std::vector<std::string> plugins;      ///< the paths of --plugin

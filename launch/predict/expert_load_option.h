@@ -1,0 +1,14 @@
+// The option --expert-load of commands that predict.
+#pragma once
+
+#include "core/plan/expert_load.h"
+#include "launch/cli/command_line.h"
+
+namespace consist::launch {
+
+inline constexpr RunOption expert_load_option = valued(
+    "expert-load", OptionKind::text, "balanced", "LOAD",
+    "shares of the tokens that experts get: balanced; zipf:S, 1/rank^S; a JSON list (FILE.json); those that a run recorded "
+    "(FILE.h5). The fullest rank of a group sets the time and the memory");
+
+}  // namespace consist::launch
