@@ -28,6 +28,7 @@
 #include "launch/measure/step_errors.h"
 #include "launch/measure/steps.h"
 #include "launch/measure/transport_list.h"
+#include "launch/residual/learn_machine.h"
 #include "launch/start/job_command.h"
 
 namespace consist::commands {
@@ -44,6 +45,10 @@ constexpr RunOption own_options[] = {
            "whose links are measured: auto is the fastest there is; of several (nvlink,socket) each one, and the first is that "
            "of the steps"),
     valued("add-links", text, "", "FILE", "measures the links of --transport alone and adds them to this machine file"),
+    valued(
+        "learn", text, "", "LIST",
+        "archives of runs, joined by commas: nothing is measured; the file is that of their machine with the times of ops that "
+        "these runs had"),
     valued("models", text, "", "LIST", "presets: only steps of these are measured; left out: of many sizes"),
     valued("seconds", real, "1", "S", "measured per step, about"),
     valued("samples", text, "", "FILE", "also write the time of every sampled instruction (JSON)"),
@@ -340,6 +345,7 @@ int calibrate_each(const std::vector<std::string>& transports, const CommandLine
 }
 
 int calibrate(const CommandLine& line) {
+  if (line.has("learn")) return launch::learn_machine(line);
   const Request request = read_request(line);
   RunConfig config = launch::config_of(line);
   const std::vector<std::string_view> listed = split(config.transport, ',');

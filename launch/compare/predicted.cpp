@@ -107,6 +107,15 @@ CompareOutcome predicted_outcome(const Plan& planned, PluginHost& host) {
   return outcome;
 }
 
+PredictedRun predicted_run(const RunConfig& config, const std::string& archive, PluginHost& host, Machine machine) {
+  machine.ranks_per_node = config.ranks;  // compare's runs are on one host
+  RunConfig as_run = config;
+  take_transports_of_run(ArchiveReader(archive), as_run);
+  const Plan plan = plan_run(std::move(as_run), host, {nullptr, std::make_shared<const Machine>(std::move(machine)), false});
+  const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
+  return {simulate(ranks).seconds, kinds_of(programs_of(ranks), {})};
+}
+
 double predicted_seconds(const RunConfig& config, const std::string& archive, PluginHost& host) {
   try {
     Machine machine;
@@ -120,11 +129,7 @@ double predicted_seconds(const RunConfig& config, const std::string& archive, Pl
       if (planned_for.at("origin") != "the device's" || own == nullptr || own->step_error.value <= 0) return unknown;
       machine = *own;
     }
-    machine.ranks_per_node = config.ranks;  // compare's runs are on one host
-    RunConfig as_run = config;
-    take_transports_of_run(reader, as_run);
-    const Plan plan = plan_run(std::move(as_run), host, {nullptr, std::make_shared<const Machine>(std::move(machine)), false});
-    return predict(plan, usable_cores()).time.seconds;
+    return predicted_run(config, archive, host, std::move(machine)).seconds;
   } catch (const Error&) {
     return unknown;  // a file that has gone since: the measured row stands without it
   } catch (const nlohmann::json::exception&) {
