@@ -8,7 +8,7 @@ namespace consist::launch {
 
 inline constexpr RunOption expert_load_option = valued(
     "expert-load", OptionKind::text, "balanced", "LOAD",
-    "shares of the tokens that experts get: balanced; zipf:S, 1/rank^S; a JSON list (FILE.json); those that a run recorded "
-    "(FILE.h5). The fullest rank of a group sets the time and the memory");
+    "shares of the tokens that experts get: balanced, zipf:S (1/rank^S), FILE.json (a list), FILE.h5 (as a run recorded); the "
+    "fullest rank of a group counts");
 
 }  // namespace consist::launch
