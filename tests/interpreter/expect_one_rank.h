@@ -28,22 +28,11 @@ inline void expect_one_rank(const ModelChoice& model, const Words& words) {
   }
 }
 
-/// Cells of a column that run: those of further precisions and sizes, whose every layout another column runs, half of them,
-/// chosen by the words so that each option meets each column.
-enum class Cells : unsigned char { all, half };
-
 /// A model and a precision with its options: the columns of the matrices below.
 struct Column {
   const char* name;
   ModelChoice model;
   Words precision = {};
-  Cells cells = Cells::all;
-
-  bool runs(const Words& words) const {
-    std::string text = name;
-    for (const std::string& word : words) text += " " + word;
-    return cells == Cells::all || std::hash<std::string>()(text) % 2 == 0;
-  }
 };
 
 inline void PrintTo(const Column& column, std::ostream* out) {
@@ -53,7 +42,6 @@ inline void PrintTo(const Column& column, std::ostream* out) {
 /// Under fp8 without --tp-sp.overlap-parts: linears multiply tokens that were quantized together, so that no part of them can go
 /// ahead.
 inline void expect_one_rank(const Column& column, Words words) {
-  if (!column.runs(words)) return;
   if (!column.precision.empty() && column.precision[0] == "--precision=fp8")
     std::erase_if(words, [](const std::string& word) { return word.starts_with("--tp-sp.overlap-parts"); });
   expect_one_rank(column.model, column.precision + words);

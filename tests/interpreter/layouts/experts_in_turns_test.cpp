@@ -58,7 +58,7 @@ TEST_P(ExpertsInTurns, WithOthers) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertsInTurns,
                          testing::Values(Column{"qwen3_fp32", balanced}, Column{"mixtral_fp32", four_experts},
-                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}, Cells::half}),
+                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 /// Attention reads where documents begin, of which each part has its own sequences.

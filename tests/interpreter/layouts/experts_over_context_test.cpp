@@ -44,7 +44,7 @@ TEST_P(ExpertsOverContext, WithTheAxisOfExpertsInEitherOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertsOverContext,
                          testing::Values(Column{"qwen3_fp32", balanced}, Column{"mixtral_fp32", four_experts},
-                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}, Cells::half}),
+                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ExpertsOverContextAndTensor, AreDividedOverAllThreeAxes) {

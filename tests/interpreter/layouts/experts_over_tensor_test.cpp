@@ -72,10 +72,6 @@ TEST_P(ExpertsOverTensor, WithTheAxisOfExperts) {
 
 TEST_P(ExpertsOverTensor, WholeOnEachRank) {
   const Words whole{"--tp-sp.experts=whole", "--accumulation=2"};
-  const auto expect = [](const std::string& strategy, int ranks, const Words& more) {  // few cells: all of them in each column
-    expect_one_rank(GetParam().model,
-                    GetParam().precision + Words{"--strategy=" + strategy, "--ranks=" + std::to_string(ranks)} + more);
-  };
   expect("tp-sp=2", 2, whole);
   expect("tp-sp=2", 2, whole + plain);
   for (const char* dispatch : {"gather", "all-to-all"})
@@ -83,10 +79,10 @@ TEST_P(ExpertsOverTensor, WholeOnEachRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertsOverTensor,
-                         testing::Values(Column{"qwen3_fp32", balanced}, Column{"odd_words_fp32", odd_words, {}, Cells::half},
+                         testing::Values(Column{"qwen3_fp32", balanced}, Column{"odd_words_fp32", odd_words},
                                          Column{"mixtral_fp32", four_experts},
-                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}, Cells::half},
-                                         Column{"qwen3_fp8", balanced, {"--precision=fp8"}, Cells::half}),
+                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}},
+                                         Column{"qwen3_fp8", balanced, {"--precision=fp8"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 /// Forward in parts of the batch and of the only sequence, by either strategy and by both.
@@ -117,7 +113,7 @@ TEST_P(ExpertsOverTensorInParts, BesideTheAxisOfExperts) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertsOverTensorInParts,
                          testing::Values(Column{"qwen3_fp32", balanced}, Column{"mixtral_fp32", four_experts},
-                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}, Cells::half}),
+                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 /// States on the host, frozen experts, other optimizers, tokens that do not count.
