@@ -16,6 +16,14 @@ double StepTime::exposed() const {
   return all;
 }
 
+std::optional<double> StepTime::low() const {
+  return error.value ? std::optional(seconds / (1 + *error.value)) : std::nullopt;
+}
+
+std::optional<double> StepTime::high() const {
+  return error.value ? std::optional(seconds * (1 + *error.value)) : std::nullopt;
+}
+
 double StepTime::gaps() const {
   double rest = seconds - exposed() - bubble - copies;
   for (const double kind : work) rest -= kind;

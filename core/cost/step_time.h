@@ -3,6 +3,7 @@
 
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct CONSIST_API StepTime {
 
   double of(Work kind) const { return work[static_cast<std::size_t>(kind)]; }
   double exposed() const;  ///< of all axes
+  /// The interval of `seconds` by `error`; nothing where that is not known.
+  std::optional<double> low() const;
+  std::optional<double> high() const;
   /// The rest: between instructions, in measured steps.
   double gaps() const;
 };

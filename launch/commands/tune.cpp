@@ -209,14 +209,14 @@ Json row_of(const launch::Candidate& candidate, const CommandLine& line, const s
   const auto known = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
   Json options = Json::object();
   for (const launch::Choice& choice : candidate.choices) options[choice.option] = choice.value;
-  const double ms = candidate.prediction.time.seconds * 1e3;
-  const std::optional<double> error = candidate.prediction.time.error.value;
+  const StepTime& time = candidate.prediction.time;
+  const auto known_ms = [](std::optional<double> seconds) { return seconds ? Json(1e3 * *seconds) : Json(); };
   const launch::Costs costs = launch::costs_of(candidate, rates);
   return {{"options", options},
           {"command", command_of(candidate, line, fitted)},
-          {"predicted_ms", ms},
-          {"predicted_low_ms", error ? Json(ms / (1 + *error)) : Json()},
-          {"predicted_high_ms", error ? Json(ms * (1 + *error)) : Json()},
+          {"predicted_ms", 1e3 * time.seconds},
+          {"predicted_low_ms", known_ms(time.low())},
+          {"predicted_high_ms", known_ms(time.high())},
           {"measured_ms", candidate.measured > 0 ? Json(candidate.measured * 1e3) : Json(nullptr)},
           {"measured_steps", candidate.measured_steps},
           {"tokens_per_second", candidate.prediction.tokens_per_second},

@@ -73,12 +73,6 @@ std::vector<PathItem> path_of(const Program& program, const SimulatedRank& rank)
   return all;
 }
 
-double peak_of(const Plan& plan) {
-  const DeviceRates& device = plan.target().machine->device;
-  const std::string_view peak = plan.parts().precision->peak();
-  return device.peak(peak == "fp8" ? DType::e4m3 : peak == "bf16" ? DType::bf16 : DType::f32);
-}
-
 std::string milliseconds(double seconds) {
   return milliseconds_text(seconds, seconds < 0.1 ? 2 : 1);
 }
@@ -103,6 +97,12 @@ std::int64_t checkpoint_bytes_of(const std::vector<PlannedRank>& stages, const L
 }
 
 }  // namespace
+
+double peak_of(const Plan& plan) {
+  const DeviceRates& device = plan.target().machine->device;
+  const std::string_view peak = plan.parts().precision->peak();
+  return device.peak(peak == "fp8" ? DType::e4m3 : peak == "bf16" ? DType::bf16 : DType::f32);
+}
 
 std::int64_t Prediction::most_bytes() const {
   std::int64_t most = 0;
@@ -181,8 +181,8 @@ std::string text_of(const Prediction& p, const Plan& plan, const Power& power) {
   const Machine& machine = *plan.target().machine;
   const auto share = [&](double seconds) { return percent_text(seconds / p.time.seconds, 1); };
   std::string text = "step       " + milliseconds(p.time.seconds);
-  if (const std::optional<double>& error = p.time.error.value)
-    text += " (" + milliseconds(p.time.seconds / (1 + *error)) + " to " + milliseconds(p.time.seconds * (1 + *error)) + ")";
+  if (const std::optional<double> low = p.time.low())
+    text += " (" + milliseconds(*low) + " to " + milliseconds(*p.time.high()) + ")";
   text += ", predicted for " + machine.name + ", not measured\nerror      " + text_of(p.time.error) + "\n";
   text += "tokens/s   " + si_text(p.tokens_per_second) + ", " + si_text(p.tokens_per_second / plan.config().ranks) +
           " per rank\nMFU        " + percent_text(p.model_flops_utilization, 1) + " (" + si_text(p.model_flops) +
@@ -212,10 +212,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json seconds_json(const Prediction& p) {
-  const std::optional<double>& error = p.time.error.value;
-  return {{"value", p.time.seconds},
-          {"low", error ? Json(p.time.seconds / (1 + *error)) : Json()},
-          {"high", error ? Json(p.time.seconds * (1 + *error)) : Json()}};
+  const auto known = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
+  return {{"value", p.time.seconds}, {"low", known(p.time.low())}, {"high", known(p.time.high())}};
 }
 
 Json error_json(const ErrorBar& bar) {

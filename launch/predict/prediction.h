@@ -52,6 +52,9 @@ struct Prediction {
 /// "model.layers.12.mlp.up_proj" as "model.layers.*.mlp.up_proj".
 std::string without_numbers(const std::string& name);
 
+/// Dense peak of a rank's device for products of the plan's precision, FLOP/s; 0: not known.
+double peak_of(const Plan& plan);
+
 /// Compiles on as many threads, at most. Throws what compiling throws. `plan` is laid out, for a machine.
 Prediction predict(const Plan& plan, int threads = 1);
 /// From the programs of these ranks, which are the plan's and need no summary, and their simulation.

@@ -18,11 +18,6 @@ bool is_of_peak(DType dtype, std::string_view peak) {
   return dtype == (peak == "bf16" ? DType::bf16 : DType::f32);
 }
 
-double peak_of(const Plan& plan) {
-  const std::string_view peak = plan.parts().precision->peak();
-  return plan.target().machine->device.peak(peak == "fp8" ? DType::e4m3 : peak == "bf16" ? DType::bf16 : DType::f32);
-}
-
 /// The highest share of the peak that the machine has for a product of the precision: of measured times, else as the file states
 /// it.
 double best_share(const DeviceRates& device, std::string_view peak_name, double peak) {

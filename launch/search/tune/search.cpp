@@ -296,7 +296,7 @@ class Search {
   }
 
   /// By the power limit alone, energy is in proportion to time.
-  bool has_energy() const { return request_.power.is_known() && !request_.power.is_bound(); }
+  bool has_energy() const { return !request_.power.is_bound(); }
   double joules(const Candidate& c) const { return joules_of(c.prediction, request_.power, c.config.ranks); }
 
   /// `candidates`: the fastest first.

@@ -17,7 +17,7 @@ namespace {
 /// "1498-1614": 95% of measured steps, in milliseconds.
 std::string interval_text(const StepTime& time) {
   if (!time.error.value) return "?";
-  const double low = 1e3 * time.seconds / (1 + *time.error.value), high = 1e3 * time.seconds * (1 + *time.error.value);
+  const double low = 1e3 * *time.low(), high = 1e3 * *time.high();
   const int decimals = low < 10 ? 2 : low < 100 ? 1 : 0;
   return fixed_text(low, decimals) + "-" + fixed_text(high, decimals);
 }
@@ -28,7 +28,7 @@ struct Figure {
   double (*of)(const Candidate&, const Power&);
 };
 std::vector<Figure> figures_of(bool has_price, const Power& power) {
-  const bool has_energy = power.is_known() && !power.is_bound();
+  const bool has_energy = !power.is_bound();
   std::vector<Figure> figures{
       {has_price ? "time,money" : "time", [](const Candidate& c, const Power&) { return c.prediction.time.seconds; }},
       {"memory", [](const Candidate& c, const Power&) { return static_cast<double>(c.prediction.most_bytes()); }}};
