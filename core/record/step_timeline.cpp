@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "consist/cost.h"
 #include "consist/error.h"
@@ -107,12 +108,8 @@ void add_simulated(Json& columns, const Program& program, SimulatedRank rank, do
 
 /// Seconds in which the compute queue worked.
 double work_of(const Program& program, const std::vector<LaunchTime>& times) {
-  double seconds = 0;
-  for (std::size_t n = 0; n < program.instructions.size(); ++n) {
-    if (program.instructions[n].queue == Queue::compute() && program.instructions[n].op->touches_memory())
-      seconds += times[n].seconds();
-  }
-  return seconds;
+  const WorkSeconds seconds = work_seconds(program, {.times = times});
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
 /// Called by every rank: that of all on rank 0, by rank.
