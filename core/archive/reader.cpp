@@ -245,6 +245,11 @@ std::vector<ArchivedChoices> ArchiveReader::experts() const {
   return experts;
 }
 
+std::vector<double> ArchiveReader::column_if_any(const std::string& name) const {
+  const std::vector<std::string> names = columns();
+  return std::find(names.begin(), names.end(), name) == names.end() ? std::vector<double>{} : column(name);
+}
+
 std::vector<ArchiveEvent> ArchiveReader::events() const {
   const hdf5::Session session;
   if (!file_->has("events")) return {};

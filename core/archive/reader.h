@@ -41,6 +41,8 @@ class ArchiveReader {
   std::string unit(const std::string& column) const;
   /// Values of /steps/<name>, one for each row that is complete. Throws DataError if there is no such column.
   std::vector<double> column(const std::string& name) const;
+  /// The same; empty if there is no such column, as of sensors that a device does not have.
+  std::vector<double> column_if_any(const std::string& name) const;
   std::vector<ArchiveEvent> events() const;
   /// Rows of /experts that are complete; none in archives without experts.
   std::vector<ArchivedChoices> experts() const;

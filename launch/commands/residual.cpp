@@ -24,7 +24,8 @@ int residual(const CommandLine& line) {
     throw UsageError("consist residual takes the runs of one configuration, and was given " +
                      std::to_string(line.operands.size()) +
                      " names; archives are joined by commas: consist residual a1.h5,a2.h5");
-  const launch::Residual found = launch::read_residual(launch::row_of(launch::read_side(line.operands[0])));
+  const launch::CompareOutcome row = launch::row_of(launch::read_side(line.operands[0]));
+  const launch::Residual found = launch::read_residual(launch::step_parts(row), row);
   if (line.flag("json")) {
     launch::print_document(launch::json_of(found));
   } else {

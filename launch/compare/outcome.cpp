@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "consist/error.h"
 #include "consist/text.h"
@@ -49,14 +50,8 @@ void read_result(const std::string& text, RunOutcome& outcome) {
   }
 }
 
-/// The column of a sensor; empty where the device has none.
-std::vector<double> sensor(const ArchiveReader& archive, const char* name) {
-  const std::vector<std::string> columns = archive.columns();
-  return std::find(columns.begin(), columns.end(), name) == columns.end() ? std::vector<double>{} : archive.column(name);
-}
-
 double mean_clock(const ArchiveReader& archive) {
-  const std::vector<double> clocks = sensor(archive, "device_sm_clock");
+  const std::vector<double> clocks = archive.column_if_any("device_sm_clock");
   const double sum = std::accumulate(clocks.begin(), clocks.end(), 0.0);
   return clocks.empty() ? unknown : sum / static_cast<double>(clocks.size());
 }
@@ -128,10 +123,17 @@ RunOutcome read_outcome(const std::string& path, const std::string& price) {
   read_result(archive.text("/result"), outcome);
   const Costs costs = costs_of(
       archived_config(archive.text("/config")), archived_json(archive.text("/environment")), price, outcome.tokens_per_second,
-      mean_power(sensor(archive, "device_power"), seconds, static_cast<std::size_t>(steady.first_step - 1)));
+      mean_power(archive.column_if_any("device_power"), seconds, static_cast<std::size_t>(steady.first_step - 1)));
   outcome.cost = costs.per_billion_tokens.value_or(unknown);
   outcome.joules = costs.joules_per_billion_tokens.value_or(unknown);
   return outcome;
+}
+
+CompareOutcome row_of(RunOutcome run) {
+  CompareOutcome row{.status = "finished", .reason = {}, .disturbance = {}, .step_tokens = run.step_tokens};
+  row.speed.mean = run.tokens_per_second;
+  row.runs.push_back(std::move(run));
+  return row;
 }
 
 std::string disturbance_of(const RunOutcome& run) {

@@ -67,6 +67,9 @@ struct CompareOutcome {
 /// read.
 RunOutcome read_outcome(const std::string& archive, const std::string& price = "");
 
+/// The row whose one run this is: it has no interval.
+CompareOutcome row_of(RunOutcome run);
+
 /// Why a run's rate cannot be trusted: other processes or machines took its processors. Empty if they did not, or if that is not
 /// known.
 std::string disturbance_of(const RunOutcome& run);

@@ -20,10 +20,6 @@ constexpr double least_common = 0.02;
 /// `short_seconds` then contain its delays.
 constexpr double late_gaps = 0.05, short_seconds = 2e-4;
 
-bool is_computing(const std::string& part) {
-  return part == "products" || part == "attention";
-}
-
 /// Median of measured over predicted seconds, weighted by the predicted ones. 1 without any.
 double common_ratio(const std::vector<InstructionGroup>& groups) {
   std::vector<std::pair<double, double>> ratios;
@@ -46,11 +42,13 @@ std::string times_text(double ratio) {
   return fixed_text(ratio, ratio < 1.1 && ratio > 0.9 ? 3 : 2) + " times";
 }
 
-/// The cause that work of a kind takes longer (or shorter) alike.
+/// By how much work of a kind takes longer (or shorter) alike, and why.
 struct Common {
-  double computing = 1, moving = 1;  ///< ratios
-  std::string cause, text;           ///< of computing
-  std::string moving_cause, moving_text;
+  double ratio = 1;
+  std::string cause, text;
+};
+struct Commons {
+  Common computing, moving;  ///< products and attention; memory-bound ops and the optimizer
 };
 
 bool host_is_late(const Sides& sides) {
@@ -68,34 +66,35 @@ std::string clock_text(const Conditions& c) {
   return text;
 }
 
-Common common_of(const Sides& sides) {
+Commons commons_of(const Sides& sides) {
   const Conditions& c = sides.conditions;
-  std::vector<InstructionGroup> products = sides.groups_of("products"), moving = sides.groups_of("memory_bound");
+  std::vector<InstructionGroup> products = sides.groups_of("products"), moved_groups = sides.groups_of("memory_bound");
   if (sides.predicted("products") < 0.02 * sides.step.step_seconds) products = sides.groups_of("attention");
-  if (sides.predicted("memory_bound") < 0.01 * sides.step.step_seconds) moving = sides.groups_of("optimizer");
-  Common common{.computing = common_ratio(products), .moving = common_ratio(moving)};
-  const double slower = common.computing - 1, moved = common.moving - 1;
+  if (sides.predicted("memory_bound") < 0.01 * sides.step.step_seconds) moved_groups = sides.groups_of("optimizer");
+  Common computing{.ratio = common_ratio(products), .cause = {}, .text = {}},
+      moving{.ratio = common_ratio(moved_groups), .cause = {}, .text = {}};
+  const double slower = computing.ratio - 1, moved = moving.ratio - 1;
   const double rank = slowest_rank(c).rank_0_over;
-  const std::string alike_text = "products take " + times_text(common.computing) + " as long as predicted, alike";
+  const std::string alike_text = "products take " + times_text(computing.ratio) + " as long as predicted, alike";
   const double least = sides.step_error.value_or(least_common);
   const bool as_a_whole = slower > least && moved > least && moved > 0.5 * slower && slower > 0.5 * moved;
   if (rank > 0.02 && (slower > 0.5 * rank || moved > 0.5 * rank)) {
-    common.cause = common.moving_cause = "rank";
-    common.text = common.moving_text =
+    computing.cause = moving.cause = "rank";
+    computing.text = moving.text =
         "rank 0 works " + percent_text(rank, 1) + " longer than the other ranks do, all kinds of work together";
   } else if (as_a_whole) {
-    common.cause = common.moving_cause = "device";
-    common.text = common.moving_text = alike_text + ", memory-bound ops " + times_text(common.moving);
-    if (c.other_work > 0.05) common.text += "; others had " + percent_text(c.other_work) + " of the host's processors";
+    computing.cause = moving.cause = "device";
+    computing.text = moving.text = alike_text + ", memory-bound ops " + times_text(moving.ratio);
+    if (c.other_work > 0.05) computing.text += "; others had " + percent_text(c.other_work) + " of the host's processors";
   } else {
-    common.cause = "clock";
-    common.text = alike_text + clock_text(c);
-    common.moving_cause = "memory";
-    common.moving_text = "memory-bound ops take " + times_text(common.moving) + " as long as predicted, alike";
+    computing.cause = "clock";
+    computing.text = alike_text + clock_text(c);
+    moving.cause = "memory";
+    moving.text = "memory-bound ops take " + times_text(moving.ratio) + " as long as predicted, alike";
   }
-  if (std::abs(slower) < least) common.cause.clear();
-  if (std::abs(moved) < least) common.moving_cause.clear();
-  return common;
+  if (std::abs(slower) < least) computing.cause.clear();
+  if (std::abs(moved) < least) moving.cause.clear();
+  return {std::move(computing), std::move(moving)};
 }
 
 bool of_experts(const InstructionGroup& group) {
@@ -116,13 +115,13 @@ std::string experts_text(const Conditions& c) {
 }
 
 /// Terms of one part: the common change, kernels that differ from it, and the rest.
-void add_terms(const Sides& sides, const std::string& part, double ratio, const std::string& cause, const std::string& text,
-               std::vector<ResidualTerm>& terms) {
+void add_terms(const Sides& sides, const std::string& part, const Common& common, std::vector<ResidualTerm>& terms) {
+  const double ratio = common.ratio;
   const double least = least_share * sides.step.step_seconds;
   const std::vector<InstructionGroup> groups = sides.groups_of(part);
   const bool late = host_is_late(sides);
   double kernels = 0, experts = 0, delays = 0;
-  std::vector<InstructionGroup> own, crowded, common;
+  std::vector<InstructionGroup> own, crowded, alike_ones;
   for (const InstructionGroup& group : groups) {
     const double excess = group.seconds - ratio * group.simulated_seconds;
     const double close = std::abs(excess) > much * sides.step.step_seconds ? alike_if_much : alike;
@@ -130,7 +129,7 @@ void add_terms(const Sides& sides, const std::string& part, double ratio, const 
     if (late && is_short(group) && group.seconds > group.simulated_seconds) {
       delays += group.seconds - group.simulated_seconds;
     } else if (!differs) {
-      common.push_back(group);
+      alike_ones.push_back(group);
     } else if (experts_tell(group, sides.conditions)) {
       crowded.push_back(group);
       experts += excess;
@@ -157,25 +156,20 @@ void add_terms(const Sides& sides, const std::string& part, double ratio, const 
   }
   if (!crowded.empty()) terms.push_back({part, "experts", experts, experts_text(sides.conditions), largest_changes(crowded)});
   const double shared = (ratio - 1) * sides.predicted(part);
-  if (!cause.empty() && std::abs(shared) > least && shared * rest > 0) {
-    terms.push_back({part, cause, rest, text, largest_changes(common)});
+  if (!common.cause.empty() && std::abs(shared) > least && shared * rest > 0) {
+    terms.push_back({part, common.cause, rest, common.text, largest_changes(alike_ones)});
     rest = 0;
   }
-  if (rest != 0) terms.push_back({part, "", rest, "", largest_changes(common)});
+  if (rest != 0) terms.push_back({part, "", rest, "", largest_changes(alike_ones)});
 }
 
 }  // namespace
 
 std::vector<ResidualTerm> compute_terms(const Sides& sides) {
   std::vector<ResidualTerm> terms;
-  const Common common = common_of(sides);
-  for (const char* part : {"products", "attention", "memory_bound", "optimizer"}) {
-    if (is_computing(part)) {
-      add_terms(sides, part, common.computing, common.cause, common.text, terms);
-    } else {
-      add_terms(sides, part, common.moving, common.moving_cause, common.moving_text, terms);
-    }
-  }
+  const Commons commons = commons_of(sides);
+  for (const char* part : {"products", "attention"}) add_terms(sides, part, commons.computing, terms);
+  for (const char* part : {"memory_bound", "optimizer"}) add_terms(sides, part, commons.moving, terms);
   return terms;
 }
 

@@ -16,11 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<double> column_of(const ArchiveReader& archive, const char* name) {
-  const std::vector<std::string> columns = archive.columns();
-  return std::find(columns.begin(), columns.end(), name) == columns.end() ? std::vector<double>{} : archive.column(name);
-}
-
 /// Mean of the steps `first` to `last`, counted from 1; unknown where the column has none of them.
 double mean_of(std::span<const double> values, std::int64_t first, std::int64_t last) {
   double sum = 0;
@@ -35,7 +30,7 @@ double mean_of(std::span<const double> values, std::int64_t first, std::int64_t 
 }
 
 /// Divides the experts of each router equally over `members`, in their order, as expert parallelism does.
-void read_experts(const ArchiveReader& archive, int members, int own, Conditions& conditions) {
+void read_experts(const ArchiveReader& archive, int members, Conditions& conditions) {
   double worst = 0, mine = 0;
   std::size_t count = 0;
   for (const ArchivedChoices& row : archive.experts()) {
@@ -46,7 +41,7 @@ void read_experts(const ArchiveReader& archive, int members, int own, Conditions
       const double mean = std::accumulate(of_member.begin(), of_member.end(), 0.0) / members;
       if (mean <= 0) continue;
       worst += *std::max_element(of_member.begin(), of_member.end()) / mean;
-      mine += of_member[static_cast<std::size_t>(own)] / mean;
+      mine += of_member.front() / mean;
       ++count;
     }
   }
@@ -63,7 +58,7 @@ void read_axes(const ArchiveReader& archive, Conditions& conditions) {
       conditions.paths[name] = path->get<std::string>();
     if (axis.value("strategy", std::string()) != "ep" || axis.at("size").get<int>() < 2) continue;
     conditions.expert_axis = name;
-    read_experts(archive, axis.at("size").get<int>(), 0, conditions);
+    read_experts(archive, axis.at("size").get<int>(), conditions);
   }
 }
 
@@ -76,13 +71,13 @@ Conditions read_conditions(const StepParts& step, const RunOutcome& run) {
   const auto steps = static_cast<std::int64_t>(seconds.size());
   const std::int64_t first = steady_state(seconds).first_step;
   conditions.is_processor = archived_object<Json>(archive.text("/environment")).value("device_kind", std::string("cpu")) == "cpu";
-  const double data = mean_of(column_of(archive, "data_seconds"), first, steps);
+  const double data = mean_of(archive.column_if_any("data_seconds"), first, steps);
   if (std::isfinite(data)) conditions.data_seconds = data;
-  const std::vector<double> clock = column_of(archive, "device_sm_clock");
+  const std::vector<double> clock = archive.column_if_any("device_sm_clock");
   const TimedSteps timed = timed_steps(steps, conditions.is_processor);
   conditions.clock = mean_of(clock, first, steps);
   conditions.timed_clock = mean_of(clock, timed.first, timed.last);
-  conditions.expert_load = mean_of(column_of(archive, "expert_load"), first, steps);
+  conditions.expert_load = mean_of(archive.column_if_any("expert_load"), first, steps);
   const Json& simulation = step.timeline->at("simulation");
   if (const auto found = simulation.find("clock"); found != simulation.end() && found->is_number())
     conditions.machine_clock = found->get<double>();

@@ -15,7 +15,6 @@ struct Conditions {
   double clock = unknown;          ///< of rank 0's device, Hz, mean of the steady state
   double timed_clock = unknown;    ///< ... of the steps whose instructions were timed
   double machine_clock = unknown;  ///< ... of the machine's file: at which its times were measured
-  std::string clock_unknown;       ///< why machine_clock is not known
   std::vector<double> rank_work;   ///< seconds of a step in which the compute queue worked, by rank; empty: ranks differ in work
   double expert_load = unknown;    ///< the most chosen expert over the mean, mean over the steps
   std::string expert_axis;         ///< the axis that divides the experts; empty: none does

@@ -16,11 +16,10 @@ namespace consist::launch {
 namespace {
 
 LearnedRun read_learned(const std::string& archive, PluginHost& host) {
-  CompareOutcome row{.status = "finished", .reason = {}, .runs = {read_outcome(archive)}, .disturbance = {}};
+  const CompareOutcome row = row_of(read_outcome(archive));
   const RunOutcome& run = row.runs.front();
   if (run.status != "finished" || run.step_seconds <= 0)
     throw UsageError("--learn " + archive + ": the run has not finished; a machine is learned from runs that have");
-  row.speed.mean = run.tokens_per_second;
   LearnedRun learned{.archive = archive,
                      .config = make_config(parse_run(std::vector<std::string>{"--config", archive}), host),
                      .step = step_parts(row),

@@ -140,19 +140,16 @@ Residual residual_of(const StepParts& step, const Conditions& conditions) {
   return residual;
 }
 
-Residual read_residual(const CompareOutcome& outcome) {
-  const StepParts step = step_parts(outcome);
+Residual read_residual(const StepParts& step, const CompareOutcome& outcome) {
   if (!step.problem.empty()) return {.problem = step.problem};
   return of_archive(step.archive, [&] { return residual_of(step, read_conditions(step, outcome.runs.front())); });
 }
 
 Residual read_residual(const std::string& archive) {
-  CompareOutcome row{.status = "finished", .reason = {}, .runs = {read_outcome(archive)}, .disturbance = {}};
+  const CompareOutcome row = row_of(read_outcome(archive));
   const RunOutcome& run = row.runs.front();
   if (run.status != "finished" || run.step_seconds <= 0) return {.problem = "The run of " + archive + " has not finished."};
-  row.step_tokens = run.step_tokens;
-  row.speed.mean = run.tokens_per_second;
-  return read_residual(row);
+  return read_residual(step_parts(row), row);
 }
 
 }  // namespace consist::launch

@@ -50,9 +50,9 @@ struct Residual {
 /// Attributes the difference. `step`: measured, with the simulated step beside.
 Residual residual_of(const StepParts& step, const Conditions& conditions);
 
-/// The same of a row whose runs have finished, from their archives. Throws DataError for archives that are damaged.
-Residual read_residual(const CompareOutcome& outcome);
-/// The same of one run; a problem where it has not finished.
+/// The same with the conditions of the row that `step` is of, from its archive. Throws DataError for one that is damaged.
+Residual read_residual(const StepParts& step, const CompareOutcome& outcome);
+/// The same of one run's archive; a problem where it has not finished.
 Residual read_residual(const std::string& archive);
 
 }  // namespace consist::launch

@@ -5,9 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "core/archive/archived_json.h"
-#include "launch/residual/step_parts.h"
-
 namespace consist::launch {
 namespace {
 
@@ -47,7 +44,14 @@ Seconds parts_of(const StepParts& step) {
   return parts;
 }
 
-SpeedReason reason_between(const StepParts& a, const StepParts& b, double scale) {
+}  // namespace
+
+SpeedReason reason_of(const StepParts& a, const StepParts& b, double scale) {
+  for (const auto& [name, parts] : {std::pair{"A", &a}, {"B", &b}}) {
+    if (!parts->problem.empty()) return {.problem = std::string(name) + ": " + parts->problem};
+  }
+  if (a.source != b.source)
+    return {.problem = "the instructions of one side were timed, those of the other simulated; run both with as many steps"};
   SpeedReason reason{.problem = {},
                      .step_a = a.step_seconds,
                      .step_b = scale * b.step_seconds,
@@ -58,23 +62,6 @@ SpeedReason reason_between(const StepParts& a, const StepParts& b, double scale)
   std::erase_if(reason.instructions, [](const PartChange& part) { return part.change() == 0; });
   if (reason.instructions.size() > most_instructions) reason.instructions.resize(most_instructions);
   return reason;
-}
-
-}  // namespace
-
-SpeedReason reason_of(const Side& a, const Side& b) {
-  const auto read = [](const Side& side) {
-    return of_archive(side.runs.front().outcome.archive, [&] { return step_parts(row_of(side)); });
-  };
-  const StepParts parts_a = read(a), parts_b = read(b);
-  for (const auto& [name, parts] : {std::pair{"A", &parts_a}, {"B", &parts_b}}) {
-    if (!parts->problem.empty()) return {.problem = std::string(name) + ": " + parts->problem};
-  }
-  if (parts_a.source != parts_b.source)
-    return {.problem = "the instructions of one side were timed, those of the other simulated; run both with as many steps"};
-  const double scale =
-      static_cast<double>(a.runs.front().outcome.step_tokens) / static_cast<double>(b.runs.front().outcome.step_tokens);
-  return reason_between(parts_a, parts_b, scale);
 }
 
 }  // namespace consist::launch

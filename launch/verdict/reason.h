@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/verdict/side.h"
+#include "launch/residual/step_parts.h"
 
 namespace consist::launch {
 
@@ -23,7 +23,8 @@ struct SpeedReason {
   std::vector<PartChange> instructions;  ///< the groups of instructions that changed most, at most five
 };
 
-/// Reads the timelines of both sides' runs, as the report shows them (docs/report.md).
-SpeedReason reason_of(const Side& a, const Side& b);
+/// From the parts of both sides, as the report shows them (docs/report.md). `scale`: of B's seconds, the tokens of a step of A
+/// over those of B.
+SpeedReason reason_of(const StepParts& a, const StepParts& b, double scale);
 
 }  // namespace consist::launch

@@ -77,11 +77,6 @@ void add_archives(const std::string& name, std::vector<std::string>& archives, s
     notes.push_back(std::to_string(repeats.size()) + " more runs of " + name + " lie beside it; " + row + " takes all of them");
 }
 
-std::vector<double> column_of(const ArchiveReader& archive, const char* name) {
-  const std::vector<std::string> columns = archive.columns();
-  return std::find(columns.begin(), columns.end(), name) == columns.end() ? std::vector<double>{} : archive.column(name);
-}
-
 std::string text_of(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return {};
@@ -100,8 +95,8 @@ SideRun read_side_run(const std::string& path) {
                      (run.outcome.reason.empty() ? "" : " (" + run.outcome.reason + ")") +
                      "; a verdict takes runs that finished");
   const ArchiveReader archive(path);
-  const std::vector<double> seconds = archive.column("seconds"), power = column_of(archive, "device_power"),
-                            load = column_of(archive, "expert_load");
+  const std::vector<double> seconds = archive.column("seconds"), power = archive.column_if_any("device_power"),
+                            load = archive.column_if_any("expert_load");
   const Steady steady = steady_state(seconds);
   if (steady.steps == 0) throw UsageError("the run of " + path + " has no steps to judge");
   const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
@@ -129,12 +124,6 @@ SideRun read_side_run(const std::string& path) {
   run.steps = number_of(config, "steps");
   run.parameters = number_of(archived_object(archive.text("/program")), "parameters");
   return run;
-}
-
-CompareOutcome row_of(const RunOutcome& run) {
-  CompareOutcome row{.status = "finished", .reason = {}, .runs = {run}, .disturbance = {}};
-  row.step_tokens = run.step_tokens;
-  return row;
 }
 
 /// Throws UsageError where the runs are not repeats of one configuration.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "consist/text.h"
+#include "core/archive/archived_json.h"
 #include "core/base/quantity_text.h"
 #include "launch/cli/exit_status.h"
 #include "launch/residual/residual.h"
@@ -234,6 +235,18 @@ void leave_out_disturbed(Verdict& verdict) {
   verdict.b.runs = std::move(quiet_b);
 }
 
+/// The reason of the difference in speed, and how each side differs from its prediction.
+void add_reason(Verdict& verdict) {
+  const auto read = [](const CompareOutcome& row) {
+    return of_archive(row.runs.front().archive, [&] { return step_parts(row); });
+  };
+  const CompareOutcome a = row_of(verdict.a), b = row_of(verdict.b);
+  const StepParts parts_a = read(a), parts_b = read(b);
+  verdict.reason = reason_of(parts_a, parts_b, static_cast<double>(a.step_tokens) / static_cast<double>(b.step_tokens));
+  verdict.residual_a = residual_line(read_residual(parts_a, a));
+  verdict.residual_b = residual_line(read_residual(parts_b, b));
+}
+
 }  // namespace
 
 Call call_of(const Contrast& contrast, double within, bool more_is_better) {
@@ -295,11 +308,7 @@ Verdict judge(Side a, Side b, const VerdictRequest& request, bool with_reason) {
   verdict.turns = by_turns(measured(verdict.a, &SideRun::speed), measured(verdict.b, &SideRun::speed));
   verdict.judgements = {judge_rate(verdict, "speed", "tokens/s", &SideRun::speed, true), judge_memory(verdict),
                         judge_loss(verdict), judge_rate(verdict, "energy", "J per billion tokens", &SideRun::energy, false)};
-  if (with_reason) {
-    verdict.reason = reason_of(verdict.a, verdict.b);
-    verdict.residual_a = residual_line(read_residual(row_of(verdict.a)));
-    verdict.residual_b = residual_line(read_residual(row_of(verdict.b)));
-  }
+  if (with_reason) add_reason(verdict);
   return verdict;
 }
 

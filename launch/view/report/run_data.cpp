@@ -133,8 +133,9 @@ void add_archive(Json& row, const CompareOutcome& outcome, SharedTexts& texts, c
     if (environment.contains(key)) row["environment"][key] = environment[key];
   }
   row["tokens_per_step"] = archive.column("tokens").back();
-  row["time"] = time_data(outcome, texts, detail);
-  row["residual"] = json_of(read_residual(outcome));
+  const StepParts step = step_parts(outcome);
+  row["time"] = time_data(step, texts, detail);
+  row["residual"] = json_of(read_residual(step, outcome));
 }
 
 }  // namespace

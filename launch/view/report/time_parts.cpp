@@ -110,8 +110,7 @@ Json classes_json(const Json& timeline, SharedTexts& texts, std::size_t segments
 
 }  // namespace
 
-Json time_data(const CompareOutcome& outcome, SharedTexts& texts, const RunDetail& detail) {
-  const StepParts step = step_parts(outcome);
+Json time_data(const StepParts& step, SharedTexts& texts, const RunDetail& detail) {
   if (!step.problem.empty()) return {{"source", "none"}, {"reason", step.problem}};
   const ProgramLines program(ArchiveReader(step.archive));
   return {{"source", step.source},
