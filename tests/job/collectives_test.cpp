@@ -20,6 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using testing::blamed;
+using testing::expect_all_fine;
 using ::testing::HasSubstr;
 using testing::make_addresses;
 using testing::make_addresses_on_hosts;
@@ -27,10 +28,6 @@ using testing::run_ranks;
 using testing::spread;
 using testing::text_of;
 using Clock = std::chrono::steady_clock;
-
-void expect_all_fine(const std::vector<std::exception_ptr>& errors) {
-  for (std::size_t i = 0; i < errors.size(); ++i) EXPECT_EQ(text_of(errors[i]), "") << "rank " << i;
-}
 
 int below(std::mt19937& random, int limit) {
   return static_cast<int>(random() % static_cast<unsigned>(limit));
@@ -45,11 +42,15 @@ std::vector<JobAddress> on_random_hosts(int size, std::mt19937& random) {
   return addresses;
 }
 
-/// The bytes that a rank gives in a round; of a length that every rank can tell.
+/// The bytes that a rank gives in a round; of a length that every rank can tell. They repeat, with a period that no part's length
+/// is a multiple of: to draw each of them takes a job of many ranks most of its time.
 std::string bytes_of(unsigned round, int rank, std::size_t most) {
+  constexpr std::size_t period = 1021;
   std::mt19937 random(1000 * round + static_cast<unsigned>(rank));
-  std::string bytes(random() % (most + 1), '\0');
+  const std::size_t size = random() % (most + 1);
+  std::string bytes(std::min(size, period), '\0');
   for (char& byte : bytes) byte = static_cast<char>(random());
+  while (bytes.size() < size) bytes.append(bytes, 0, std::min(size - bytes.size(), bytes.size()));
   return bytes;
 }
 
@@ -133,7 +134,6 @@ TEST_P(Collectives, ARankThatDiesAmongThemIsNamed) {
   const std::vector<Round> rounds = random_rounds(size, random());
   const int victim = below(random, size);
   const auto last = static_cast<std::size_t>(below(random, static_cast<int>(rounds.size())));
-  const auto start = Clock::now();
   const auto errors = run_ranks(on_random_hosts(size, random), [&](JoinedJob& job) {
     for (std::size_t i = 0; i < rounds.size(); ++i) {
       if (job.rank() == victim && i == last) throw DataError("a bad sector");
@@ -144,9 +144,9 @@ TEST_P(Collectives, ARankThatDiesAmongThemIsNamed) {
   for (int rank = 0; rank < size; ++rank) {
     if (rank == victim) continue;
     EXPECT_EQ(blamed(errors[static_cast<std::size_t>(rank)]), victim);
+    // Who had waited for the timeout would say so.
     EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]), HasSubstr("failed: a bad sector"));
   }
-  EXPECT_LT(Clock::now() - start, 15s) << "nobody waited for the timeout";
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, Collectives, ::testing::Range(1, 18));
 

@@ -93,6 +93,11 @@ inline std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+/// No rank threw anything.
+inline void expect_all_fine(const std::vector<std::exception_ptr>& errors) {
+  for (std::size_t i = 0; i < errors.size(); ++i) EXPECT_EQ(text_of(errors[i]), "") << "rank " << i;
+}
+
 /// The rank that a PeerError blames; -1 for anything else.
 inline int blamed(const std::exception_ptr& error) {
   try {

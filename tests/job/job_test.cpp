@@ -18,15 +18,12 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using testing::blamed;
 using testing::expect_about;
+using testing::expect_all_fine;
 using ::testing::HasSubstr;
 using testing::make_addresses;
 using testing::run_ranks;
 using testing::text_of;
 using Clock = std::chrono::steady_clock;
-
-void expect_all_fine(const std::vector<std::exception_ptr>& errors) {
-  for (std::size_t i = 0; i < errors.size(); ++i) EXPECT_EQ(text_of(errors[i]), "") << "rank " << i;
-}
 
 class JobOfSize : public ::testing::TestWithParam<int> {};
 
