@@ -16,9 +16,6 @@
 namespace consist {
 namespace {
 
-/// One write() of more than about 2 GiB is cut short by Linux anyway.
-constexpr std::size_t kMostPerCall = std::size_t{1} << 30;
-
 bool out_of_space(int error) {
   return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
@@ -105,7 +102,7 @@ void AtomicFile::reserve(std::int64_t bytes) {
 void AtomicFile::write(const void* data, std::size_t bytes) {
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t done = ::write(fd_, from, std::min(bytes, kMostPerCall));
+    const ssize_t done = ::write(fd_, from, std::min(bytes, most_bytes_a_call));
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) fail(errno, written_ + static_cast<std::int64_t>(bytes));
     from += done;

@@ -12,12 +12,6 @@
 #include "core/base/system_error.h"
 
 namespace consist {
-namespace {
-
-constexpr std::size_t kMostPerCall = std::size_t{1} << 30;
-
-}  // namespace
-
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   // Without O_NONBLOCK, opening a pipe would wait for its other end.
   fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -43,7 +37,7 @@ InputFile::InputFile(InputFile&& other) noexcept
 void InputFile::read(std::int64_t offset, void* to, std::size_t bytes) const {
   char* into = static_cast<char*>(to);
   while (bytes > 0) {
-    const ssize_t done = ::pread(fd_, into, std::min(bytes, kMostPerCall), offset);
+    const ssize_t done = ::pread(fd_, into, std::min(bytes, most_bytes_a_call), offset);
     if (done < 0 && errno == EINTR) continue;
     if (done < 0)
       throw SystemError("cannot read " + path_ + " at byte " + std::to_string(offset) + ": " + system_error_text(errno));

@@ -8,6 +8,7 @@
 
 #include "consist/error.h"
 #include "consist/log.h"
+#include "core/base/number.h"
 
 namespace consist {
 namespace {
@@ -18,12 +19,9 @@ constexpr std::int64_t kMaxStateBytes = 64'000'000;
 constexpr std::string_view kPrefix = "step-";
 
 /// The step of a folder's name; nothing if it is not that of a complete checkpoint.
-std::optional<std::int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
+std::optional<std::int64_t> step_of(std::string_view name) {
   std::int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [stopped, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  if (error != std::errc{} || stopped != end || step < 0) return std::nullopt;
+  if (!name.starts_with(kPrefix) || !parse_number(name.substr(kPrefix.size()), step) || step < 0) return std::nullopt;
   return step;
 }
 

@@ -1,19 +1,18 @@
 #include "core/checkpoint/tensor_parts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <sstream>
 
 #include "consist/error.h"
+#include "core/base/number.h"
 
 namespace consist {
 namespace {
 
 std::optional<std::int64_t> number(std::string_view text) {
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  if (!parse_number(text, value) || value < 0) return std::nullopt;
   return value;
 }
 

@@ -33,7 +33,7 @@ using nlohmann::json;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
 constexpr int most_depth = 8;
 
-[[noreturn]] void refuse(const std::string& said, const std::string& why) {
+[[noreturn]] void refuse_value(const std::string& said, const std::string& why) {
   throw DataError(said + " " + why);
 }
 
@@ -52,7 +52,7 @@ void add_table(const toml::table& table, const std::string& prefix, const std::s
     const std::string name = prefix + std::string(key.str());
     const std::string said = file + ", line " + std::to_string(key.source().begin.line) + ": " + printable(name);
     if (const toml::table* inner = node.as_table()) {
-      if (depth == most_depth) refuse(said, "lies in more than " + std::to_string(most_depth) + " tables");
+      if (depth == most_depth) refuse_value(said, "lies in more than " + std::to_string(most_depth) + " tables");
       add_table(*inner, name + ".", file, depth + 1, entries);
       continue;
     }
@@ -61,13 +61,14 @@ void add_table(const toml::table& table, const std::string& prefix, const std::s
       value = json::array();
       for (const toml::node& element : *list) {
         const std::optional<json> read = plain(element);
-        if (!read) refuse(said, "holds a list, a table or a date in its list; an option has texts, numbers, true and false");
+        if (!read)
+          refuse_value(said, "holds a list, a table or a date in its list; an option has texts, numbers, true and false");
         value.push_back(*read);
       }
     } else if (const std::optional<json> read = plain(node)) {
       value = *read;
     } else {
-      refuse(said, "is a date or a time; an option has texts, numbers, true and false");
+      refuse_value(said, "is a date or a time; an option has texts, numbers, true and false");
     }
     entries.push_back({name, std::move(value), said});
   }
@@ -88,8 +89,8 @@ toml::table toml_table(const std::string& text, const std::string& file) {
 json tree_of(const toml::node& node, const std::string& file, int depth) {
   constexpr int deepest = 32;
   if (depth > deepest)
-    refuse(file + ", line " + std::to_string(node.source().begin.line),
-           "nests deeper than " + std::to_string(deepest) + " levels");
+    refuse_value(file + ", line " + std::to_string(node.source().begin.line),
+                 "nests deeper than " + std::to_string(deepest) + " levels");
   if (const toml::table* table = node.as_table()) {
     json object = json::object();
     for (const auto& [key, value] : *table) object[std::string(key.str())] = tree_of(value, file, depth + 1);
@@ -175,7 +176,7 @@ void add_object(const json& object, const std::string& prefix, const std::string
     const bool nested = value.is_array() &&
                         std::any_of(value.begin(), value.end(), [](const json& v) { return v.is_structured() || v.is_null(); });
     if (value.is_null() || nested)
-      refuse(said, "is " + shown(value) + "; an option has texts, numbers, true and false, or a list of them");
+      refuse_value(said, "is " + shown(value) + "; an option has texts, numbers, true and false, or a list of them");
     entries.push_back({name, value, said});
   }
 }

@@ -1,7 +1,6 @@
 #include "core/config/dataset_choices.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "consist/error.h"
@@ -23,7 +22,7 @@ std::int64_t millionths(std::string_view text) {
   return std::stoll(digits);
 }
 
-[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+[[noreturn]] void refuse_datasets(const std::string& text, const std::string& why) {
   throw UsageError("--dataset " + text + ": " + why + "; write for example " + example);
 }
 
@@ -47,25 +46,25 @@ std::vector<DatasetChoice> parse_datasets(const std::string& text) {
     const std::size_t equals = std::min(part.find('='), part.size());
     choice.name = part.substr(0, equals);
     choice.plugin = plugin_of(choice.name);
-    if (choice.plugin.empty()) refuse(text, "a part has no name");
+    if (choice.plugin.empty()) refuse_datasets(text, "a part has no name");
     if (choice.name != choice.plugin && !is_name(std::string_view(choice.name).substr(choice.plugin.size() + 1)))
-      refuse(text, "'" + choice.name + "' has no name behind the @ that consists of letters, digits, - and _");
+      refuse_datasets(text, "'" + choice.name + "' has no name behind the @ that consists of letters, digits, - and _");
     if (std::any_of(datasets.begin(), datasets.end(), [&](const DatasetChoice& d) { return d.name == choice.name; }))
-      refuse(text, "'" + choice.name + "' stands there twice, and options could not tell them apart");
-    if (parts.size() == 1 && equals != part.size()) refuse(text, "a single dataset has no weight");
-    if (parts.size() > 1 && equals == part.size()) refuse(text, "'" + choice.name + "' has no weight");
+      refuse_datasets(text, "'" + choice.name + "' stands there twice, and options could not tell them apart");
+    if (parts.size() == 1 && equals != part.size()) refuse_datasets(text, "a single dataset has no weight");
+    if (parts.size() > 1 && equals == part.size()) refuse_datasets(text, "'" + choice.name + "' has no weight");
     if (parts.size() > 1) choice.weight = millionths(part.substr(equals + 1));
     if (choice.weight == 0)
-      refuse(text, "the weight '" + std::string(part.substr(equals + 1)) +
-                       "' is no number above 0 of at most six digits before and behind the point");
+      refuse_datasets(text, "the weight '" + std::string(part.substr(equals + 1)) +
+                                "' is no number above 0 of at most six digits before and behind the point");
     datasets.push_back(std::move(choice));
   }
   std::int64_t divisor = 0;
   for (const DatasetChoice& dataset : datasets) divisor = std::gcd(divisor, dataset.weight);
   for (DatasetChoice& dataset : datasets) dataset.weight /= divisor;
   if (period_of(datasets) > most_period)
-    refuse(text, "these weights come out exactly only in every " + std::to_string(period_of(datasets)) +
-                     " sequences; choose rounder ones, for " + std::to_string(most_period) + " at most");
+    refuse_datasets(text, "these weights come out exactly only in every " + std::to_string(period_of(datasets)) +
+                              " sequences; choose rounder ones, for " + std::to_string(most_period) + " at most");
   return datasets;
 }
 

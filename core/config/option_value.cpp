@@ -1,21 +1,15 @@
 #include "core/config/option_value.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "consist/error.h"
+#include "core/base/number.h"
 #include "core/base/split.h"
 #include "core/config/run_facts.h"
 
 namespace consist {
 namespace {
-
-template <typename T>
-bool parse_number(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
 
 /// A range such as "1..", "0..1" or "0..<1".
 struct Range {

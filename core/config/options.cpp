@@ -1,9 +1,9 @@
 #include "consist/options.h"
 
-#include <charconv>
 #include <limits>
 
 #include "consist/error.h"
+#include "core/base/number.h"
 #include "core/config/option_value.h"
 
 namespace consist {
@@ -15,12 +15,6 @@ struct Suffix {
 };
 constexpr Suffix suffixes[] = {{"Ki", 1LL << 10}, {"Mi", 1LL << 20}, {"Gi", 1LL << 30}, {"Ti", 1LL << 40},
                                {"k", 1000},       {"M", 1000000},    {"G", 1000000000}, {"T", 1000000000000}};
-
-template <typename T>
-bool parse_number(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
 
 }  // namespace
 

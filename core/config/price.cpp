@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 
 #include "consist/error.h"
 #include "core/base/lower.h"
+#include "core/base/number.h"
 #include "core/base/split.h"
 
 namespace consist {
@@ -22,8 +22,7 @@ Price::Price(const std::string& text) {
     const std::string name = lower(named ? part.substr(0, equals) : std::string_view());
     const std::string_view number = named ? part.substr(equals + 1) : part;
     double value = 0;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (error != std::errc() || end != number.data() + number.size() || number.empty() || !std::isfinite(value) || value < 0)
+    if (!parse_number(number, value) || !std::isfinite(value) || value < 0)
       refuse("'" + std::string(number) + "' is no number from 0 on");
     if (named && name.empty()) refuse("a name is missing before '='");
     if (!named && text.find(',') != std::string::npos) refuse("in a list each price needs its machine");

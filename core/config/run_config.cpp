@@ -1,11 +1,11 @@
 #include "core/config/run_config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "consist/error.h"
+#include "core/base/number.h"
 #include "core/base/split.h"
 #include "core/config/dataset_choices.h"
 #include "core/config/option_table.h"
@@ -24,8 +24,7 @@ std::vector<int> parse_sizes(const std::string& strategies, std::string_view tex
   for (const std::string_view number : split(text, 'x')) {
     int& size = sizes.emplace_back(0);
     if (number == "*" && text.size() > 1 && std::count(sizes.begin(), sizes.end(), 0) == 1) continue;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), size);
-    if (error != std::errc() || end != number.data() + number.size() || size < 1) {
+    if (!parse_number(number, size) || size < 1) {
       throw UsageError("--strategy " + strategies + ": '" + std::string(number) +
                        "' is no number of ranks; write for example ddp=2, or zero2=2x4 for a strategy on two mesh axes (*x4: the "
                        "first one has the ranks that are left)");

@@ -9,7 +9,7 @@
 namespace consist {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 using ByPlugin = std::map<std::string, std::map<std::string, std::string>>;
 
 constexpr const char* key = "device.options";
@@ -23,7 +23,7 @@ Before run_before(const RunConfig& config) {
   if (!config.resume || config.checkpoint.empty()) return {};
   for (const CheckpointPlace& place : list_checkpoints(config.checkpoint)) {
     try {
-      const Json then = Json::parse(Checkpoint(place.path).state().config);
+      const json then = json::parse(Checkpoint(place.path).state().config);
       return {then.value("plugin_options", ByPlugin{}), then.value("chosen_options", ByPlugin{})};
     } catch (const std::exception&) {
       continue;
@@ -77,7 +77,7 @@ OpenDevice open_device(const Parts& parts, const RunConfig& config, PluginHost& 
   if (job.rank() != 0) {
     // Opened while rank 0's is: drivers take seconds to start. Another one is made only where something was settled.
     open();
-    settled.chosen_options = Json::parse(job.broadcast(key, "", job.timeout())).get<ByPlugin>();
+    settled.chosen_options = json::parse(job.broadcast(key, "", job.timeout())).get<ByPlugin>();
     if (!settled.chosen_options.empty()) open();
     return {std::move(made.device), std::move(settled.chosen_options), {}};
   }
@@ -103,7 +103,7 @@ OpenDevice open_device(const Parts& parts, const RunConfig& config, PluginHost& 
       for (const auto& [option, value] : chosen) notes.push_back(note_of(made.name, option, value));
     }
   }
-  job.broadcast(key, Json(settled.chosen_options).dump(), job.timeout());
+  job.broadcast(key, json(settled.chosen_options).dump(), job.timeout());
   return {std::move(made.device), std::move(settled.chosen_options), std::move(notes)};
 }
 

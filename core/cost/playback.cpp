@@ -6,12 +6,10 @@
 #include <map>
 #include <queue>
 
+#include "core/base/index.h"
+
 namespace consist {
 namespace {
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Who waits for each task of a graph.
 struct Dependents {

@@ -6,6 +6,7 @@
 
 #include "consist/error.h"
 #include "consist/files.h"
+#include "core/base/number.h"
 
 namespace consist {
 namespace {
@@ -29,9 +30,7 @@ class Variables {
     const auto value = text(name);
     if (!value) return std::nullopt;
     std::int64_t result = 0;
-    const char* const end = value->data() + value->size();
-    const auto [stop, error] = std::from_chars(value->data(), end, result);
-    if (error != std::errc() || stop != end || result < least || result > most) {
+    if (!parse_number(*value, result) || result < least || result > most) {
       throw UsageError("the environment variable " + std::string(name) + " is '" + *value + "'; it must be a whole number from " +
                        std::to_string(least) + " to " + std::to_string(most));
     }

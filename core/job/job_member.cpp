@@ -22,7 +22,6 @@ using std::chrono::milliseconds;
 // The server answers by the deadline it was given; this is for the way there and back.
 constexpr milliseconds answer_grace{3000};
 constexpr milliseconds blame_patience{4500};
-constexpr milliseconds farewell_time{1000};
 
 network::Socket make_wake() {
   network::Socket wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));

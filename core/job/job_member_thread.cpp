@@ -19,8 +19,6 @@ using network::Deadline;
 using network::WireReader;
 using std::chrono::milliseconds;
 
-constexpr milliseconds farewell_time{1000};
-constexpr milliseconds own_stall{2000};
 constexpr milliseconds move_time{2000};  // of one attempt; shorter than any limit of silence
 constexpr milliseconds move_pause{100};
 constexpr std::size_t most_reported = 64;  // ranks that a member says it waits for

@@ -63,6 +63,10 @@ inline constexpr std::size_t max_machine_bytes = 128;
 inline constexpr std::size_t max_store_bytes = std::size_t{256} << 20U;
 
 inline constexpr std::chrono::milliseconds heartbeat_interval{250};
+/// For the last messages of a rank that ends.
+inline constexpr std::chrono::milliseconds farewell_time{1000};
+/// A turn of a thread's loop that comes this late means that the process itself was stopped: nobody else's silence counts then.
+inline constexpr std::chrono::milliseconds own_stall{2000};
 inline constexpr std::string_view job_purpose = "job";
 /// The purpose of connections to a leader.
 std::string purpose_of_leader(int leader);

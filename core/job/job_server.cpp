@@ -18,10 +18,6 @@ using network::WireReader;
 using network::WireWriter;
 using std::chrono::milliseconds;
 
-// A turn of the loop that comes this late means that this process itself was stopped: nobody else's silence counts then.
-constexpr milliseconds own_stall{2000};
-constexpr milliseconds drain_time{1000};
-
 /// A time that a member asks for.
 milliseconds read_timeout(WireReader& reader) {
   return milliseconds(std::clamp<std::int64_t>(reader.integer<std::int64_t>(), 0, milliseconds(longest_wait).count()));
@@ -295,7 +291,7 @@ void JobServer::drain() {
   if (!failure_ && !left_) fail(0, name(0) + " ended the job early" + last_heartbeat_of(0));
   std::vector<FrameStream*> streams;
   for (Member& member : members_) streams.push_back(&member.stream);
-  consist::drain(streams, Clock::now() + drain_time);
+  consist::drain(streams, Clock::now() + farewell_time);
 }
 
 std::string JobServer::name(int rank) const {

@@ -10,6 +10,12 @@
 
 namespace consist::ops {
 
+/// Of losses, norms and the optimizer's numbers.
+inline const TensorType scalar{DType::f32, {}};
+
+/// The dims of tensors with experts: rows [1, rows, channels], and weights with the experts first.
+inline constexpr Placement row_dim = Placement::shard(1), first_dim = Placement::shard(0);
+
 void register_core_ops(OpRegistry& registry);
 void register_embedding(OpRegistry& registry);
 void register_linear(OpRegistry& registry);

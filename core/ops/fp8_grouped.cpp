@@ -7,7 +7,6 @@
 namespace consist::ops {
 namespace {
 
-constexpr Placement row_dim = Placement::shard(1), first_dim = Placement::shard(0);
 constexpr const char* moved =
     "its rows or weights are split otherwise than the experts; a quantized tensor does not move between ranks, since each has a "
     "scale of its own";

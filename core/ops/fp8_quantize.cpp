@@ -98,7 +98,6 @@ class Quantize final : public NamedOp {
     const DType type = dtype_attribute(attributes);
     attributes.string("tensor");
     require(is_float8(type), "attribute 'dtype' must be e4m3 or e5m2");
-    const TensorType scalar{DType::f32, {}};
     Types made{TensorType{type, x.shape}, TensorType{type, transposed(x.shape)}, scalar};
     if (attributes.integer_or("transposed", 1) == 0) {
       require(!has_transposed_scales(scaling), "a copy with scales of its own is always made");

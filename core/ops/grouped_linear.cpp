@@ -6,9 +6,6 @@
 namespace consist::ops {
 namespace {
 
-constexpr Placement row_dim = Placement::shard(1);
-constexpr Placement first_dim = Placement::shard(0);
-
 double grouped_flops(const Program& program, const Instruction& i, TensorId rows, TensorId weight) {
   const Shape w = program.local(weight);
   return 2.0 * rows_in_use(i) * static_cast<double>(program.local(rows).rows()) * static_cast<double>(w[1]) *

@@ -8,9 +8,6 @@
 namespace consist::ops {
 namespace {
 
-constexpr Placement row_dim = Placement::shard(1);  // of rows [1, rows, channels]
-constexpr Placement first_dim = Placement::shard(0);
-
 /// Tokens that ranks have sent (moe_send) are [sources, destinations, capacity, channels]: along the axes of the all_to_all each
 /// rank has those that were sent to it, along axes of tokens each has its own.
 bool were_sent(const TensorType& tokens) {

@@ -6,8 +6,6 @@
 namespace consist::ops {
 namespace {
 
-const TensorType scalar{DType::f32, {}};
-
 /// Inputs: clip, gradient, momentum; outputs: momentum in place, direction in f32.
 class MuonMomentum final : public NamedOp {
  public:

@@ -5,8 +5,6 @@
 namespace consist::ops {
 namespace {
 
-const TensorType scalar{DType::f32, {}};
-
 class SumOfSquares final : public NamedOp {
  public:
   SumOfSquares() : NamedOp("sum_of_squares") {}

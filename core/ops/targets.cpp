@@ -5,8 +5,6 @@
 namespace consist::ops {
 namespace {
 
-const TensorType scalar{DType::f32, {}};
-
 Placement tokens_of(const AxisSharding& axis) {
   return over_tokens(axis.inputs[0]) ? axis.inputs[0] : Placement::replicate();
 }

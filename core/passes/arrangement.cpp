@@ -6,14 +6,11 @@
 #include "consist/edit.h"
 #include "consist/op.h"
 #include "consist/places.h"
+#include "core/base/index.h"
 #include "core/passes/pack_linears.h"
 
 namespace consist {
 namespace {
-
-std::size_t index(TensorId id) {
-  return static_cast<std::size_t>(id);
-}
 
 std::int64_t row_bytes(const Program& program, TensorId tensor) {
   return program.local(tensor).last() * static_cast<std::int64_t>(size_of(program[tensor].dtype));

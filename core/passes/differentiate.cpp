@@ -5,6 +5,7 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/rewrite.h"
+#include "core/base/index.h"
 
 namespace consist {
 namespace {
@@ -93,8 +94,6 @@ class Reverse final : public Differentiator {
   }
 
  private:
-  static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
-
   bool flows_back(const Instruction& i) const {
     for (TensorId output : i.outputs) {
       if (output != no_tensor && requires_grad_[index(output)] && (is_root(output) || gradients_[index(output)] != no_tensor))

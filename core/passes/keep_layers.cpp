@@ -8,15 +8,12 @@
 
 #include "consist/analysis.h"
 #include "consist/op.h"
+#include "core/base/index.h"
 
 namespace consist {
 namespace {
 
 constexpr int longest_period = 8;
-
-std::size_t index(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// The instructions of each layer, if they lie side by side in the order of layers; else nothing.
 struct Blocks {

@@ -4,13 +4,10 @@
 #include <utility>
 
 #include "consist/op.h"
+#include "core/base/index.h"
 
 namespace consist {
 namespace {
-
-std::size_t index(TensorId id) {
-  return static_cast<std::size_t>(id);
-}
 
 class Finder {
  public:

@@ -1,17 +1,16 @@
 #include "core/passes/layer_range.h"
 
-#include <charconv>
 #include <string_view>
 
 #include "consist/error.h"
+#include "core/base/number.h"
 
 namespace consist {
 namespace {
 
 int layer_number(std::string_view text, const std::string& malformed) {
   int layer = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
-  if (error != std::errc() || end != text.data() + text.size() || layer < 0) throw UsageError(malformed);
+  if (!parse_number(text, layer) || layer < 0) throw UsageError(malformed);
   return layer;
 }
 

@@ -9,15 +9,12 @@
 #include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/base/index.h"
 #include "core/base/split.h"
 #include "core/passes/layer_range.h"
 
 namespace consist {
 namespace {
-
-std::size_t index(TensorId id) {
-  return static_cast<std::size_t>(id);
-}
 
 class Recomputer {
  public:

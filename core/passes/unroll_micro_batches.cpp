@@ -4,6 +4,7 @@
 #include "consist/builder.h"
 #include "consist/edit.h"
 #include "consist/error.h"
+#include "core/base/index.h"
 
 namespace consist {
 namespace {
@@ -62,7 +63,6 @@ class Repeater {
   }
 
  private:
-  static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
   bool is_made(std::size_t tensor) const { return def_use_.is_made(static_cast<TensorId>(tensor)); }
 
   void first() {

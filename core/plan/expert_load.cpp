@@ -1,7 +1,6 @@
 #include "core/plan/expert_load.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -15,6 +14,7 @@
 #include "consist/json_input.h"
 #include "consist/op.h"
 #include "core/archive/reader.h"
+#include "core/base/number.h"
 #include "core/passes/room_for_rows.h"
 
 namespace consist {
@@ -119,9 +119,8 @@ std::shared_ptr<const ExpertLoad> ExpertLoad::parse(const std::string& text) {
   ExpertLoad load;
   load.text_ = text;
   if (text.starts_with(zipf)) {
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data() + zipf.size(), end, load.exponent_);
-    if (error != std::errc() || rest != end || !(load.exponent_ >= 0) || !std::isfinite(load.exponent_))
+    if (!parse_number(std::string_view(text).substr(zipf.size()), load.exponent_) || !(load.exponent_ >= 0) ||
+        !std::isfinite(load.exponent_))
       throw UsageError("--expert-load '" + text + "' needs a number, 0 or more, as in zipf:1");
   } else if (text.ends_with(".h5") || text.ends_with(".hdf5")) {
     load.stated_ = choices_of_archive(text);

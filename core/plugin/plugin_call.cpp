@@ -2,7 +2,6 @@
 
 #include <cxxabi.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -10,6 +9,7 @@
 #include <typeinfo>
 
 #include "consist/error.h"
+#include "core/base/number.h"
 #include "core/plugin/plugin_watchdog.h"
 
 namespace consist {
@@ -85,8 +85,7 @@ std::chrono::milliseconds plugin_timeout() {
   const char* text = std::getenv("CONSIST_PLUGIN_TIMEOUT");
   if (text == nullptr || *text == '\0') return usual;
   int seconds = 0;
-  const auto [end, error] = std::from_chars(text, text + std::strlen(text), seconds);
-  if (error != std::errc() || *end != '\0' || seconds < 1)
+  if (!parse_number(text, seconds) || seconds < 1)
     throw UsageError(std::string("CONSIST_PLUGIN_TIMEOUT is '") + text + "'; it must be a number of seconds from 1 on");
   return std::chrono::seconds(seconds);
 }

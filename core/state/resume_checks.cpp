@@ -15,19 +15,19 @@
 namespace consist {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
 /// Returns the options that determine which tokens a step reads, besides the global batch.
-Json data_of(const Json& config) {
+json data_of(const json& config) {
   const std::string dataset = config.value("dataset", "");
-  const Json options = config.value("plugin_options", Json::object());
-  Json data = {{"dataset", dataset}, {"sequence", config.value("sequence", 0)}, {"seed", config.value("seed", 0)}};
+  const json options = config.value("plugin_options", json::object());
+  json data = {{"dataset", dataset}, {"sequence", config.value("sequence", 0)}, {"seed", config.value("seed", 0)}};
   const std::vector<DatasetChoice> parts = parse_datasets(dataset);
   if (parts.size() == 1) {
-    data["options"] = options.value(dataset, Json::object());
+    data["options"] = options.value(dataset, json::object());
     return data;
   }
-  data["options"] = Json::object();
+  data["options"] = json::object();
   for (const DatasetChoice& part : parts) {
     for (const std::string& owner : {part.name, part.plugin}) {
       if (options.contains(owner)) data["options"][owner] = options[owner];
@@ -37,7 +37,7 @@ Json data_of(const Json& config) {
 }
 
 /// Leaves out the option that checkpoints of version 1 do not have.
-Json without_split(Json config) {
+json without_split(json config) {
   const auto options = config.find("plugin_options");
   if (options == config.end() || !options->is_object()) return config;
   for (auto owner = options->begin(); owner != options->end();) {
@@ -68,13 +68,13 @@ struct ScheduleOfRun {
   double peak = 0;
   std::int64_t steps = 1;
 
-  explicit ScheduleOfRun(const Json& config) {
-    const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+  explicit ScheduleOfRun(const json& config) {
+    const auto text = [](const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
     if (const auto found = config.find("schedule"); found != config.end()) name = text(*found);
     if (const auto found = config.find("learning_rate"); found != config.end() && found->is_number()) peak = found->get<double>();
     if (const auto found = config.find("steps"); found != config.end() && found->is_number_integer())
       steps = std::max<std::int64_t>(found->get<std::int64_t>(), 1);
-    const Json all = config.contains("plugin_options") ? config["plugin_options"] : Json::object();
+    const json all = config.contains("plugin_options") ? config["plugin_options"] : json::object();
     if (!all.is_object() || !all.contains(name) || !all[name].is_object()) return;
     for (const auto& [option, value] : all[name].items()) options[option] = text(value);
   }
@@ -90,9 +90,9 @@ struct ScheduleOfRun {
 std::vector<std::string> datasets_split_by_sequences(const CheckpointState& saved, const std::string& path) {
   std::vector<std::string> names;
   if (saved.version > 1) return names;
-  const Json config = parse_json(saved.config, path + ": its configuration");
+  const json config = parse_json(saved.config, path + ": its configuration");
   if (!config.is_object()) throw DataError(path + ": its configuration is no JSON object");
-  const Json options = config.value("plugin_options", Json::object());
+  const json options = config.value("plugin_options", json::object());
   for (const DatasetChoice& part : parse_datasets(config.value("dataset", ""))) {
     if (part.plugin != "jsonl" && part.plugin != "parquet") continue;
     const auto has_files = [&](const std::string& owner) {
@@ -105,10 +105,10 @@ std::vector<std::string> datasets_split_by_sequences(const CheckpointState& save
 
 void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
                      std::int64_t sequences_per_step) {
-  const Json then = parse_json(saved.config, path + ": its configuration");
+  const json then = parse_json(saved.config, path + ": its configuration");
   if (!then.is_object()) throw DataError(path + ": its configuration is no JSON object");
-  const Json asked = Json::parse(config.to_json());
-  const Json before = data_of(then), now = data_of(saved.version > 1 ? asked : without_split(asked));
+  const json asked = json::parse(config.to_json());
+  const json before = data_of(then), now = data_of(saved.version > 1 ? asked : without_split(asked));
   if (before != now) {
     throw UsageError("--resume: " + path + " was trained on " + shown(before, 2000) + ", this run asks for " + shown(now, 2000) +
                      "; give the same options, or another --checkpoint folder");
@@ -151,7 +151,7 @@ std::int64_t first_difference(const std::function<double(std::int64_t)>& before,
 
 std::string schedule_change(const CheckpointState& saved, const std::string& path, const RunConfig& config,
                             const Schedule& schedule, PluginHost& host) {
-  const ScheduleOfRun before(parse_json(saved.config, path + ": its configuration")), now(Json::parse(config.to_json()));
+  const ScheduleOfRun before(parse_json(saved.config, path + ": its configuration")), now(json::parse(config.to_json()));
   const auto rate_now = [&](std::int64_t done) { return schedule.rate(done, config.steps, config.learning_rate); };
   const auto of_step = [](std::int64_t done) { return "step " + std::to_string(done + 1) + " has the learning rate "; };
   std::string effect = of_step(saved.step) + number_text(rate_now(saved.step));
@@ -172,8 +172,8 @@ std::string schedule_change(const CheckpointState& saved, const std::string& pat
 }
 
 void check_same_trained(const CheckpointState& saved, const std::string& path, const RunConfig& config) {
-  const Json then = parse_json(saved.config, path + ": its configuration"), now = Json::parse(config.to_json());
-  const auto text = [](const Json& of) {
+  const json then = parse_json(saved.config, path + ": its configuration"), now = json::parse(config.to_json());
+  const auto text = [](const json& of) {
     const std::string frozen = of.value("freeze", ""), trained = of.value("train_only", "");
     return !frozen.empty() ? "--freeze '" + frozen + "'" : !trained.empty() ? "--train-only '" + trained + "'" : "no parameter frozen";
   };

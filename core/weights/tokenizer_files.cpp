@@ -30,7 +30,7 @@ constexpr const char* names[] = {
     "chat_template.json",
 };
 
-bool is_there(const fs::path& path) {
+bool is_file(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored);
 }
@@ -54,7 +54,7 @@ AtomicFile copy_whole(const fs::path& from, const fs::path& to) {
 
 std::string tokenizer_of(const std::string& folder) {
   const fs::path path = fs::path(folder) / "tokenizer.json";
-  return is_there(path) ? path.string() : std::string();
+  return is_file(path) ? path.string() : std::string();
 }
 
 std::vector<AtomicFile> copy_tokenizer(const std::string& to, const std::string& model_folder, const std::string& used,
@@ -63,7 +63,7 @@ std::vector<AtomicFile> copy_tokenizer(const std::string& to, const std::string&
   std::error_code ignored;
   const auto copy = [&](const fs::path& from, const std::string& name) {
     const fs::path target = fs::path(to) / name;
-    if (is_there(from) && !fs::equivalent(from, target, ignored)) copies.push_back(copy_whole(from, target));
+    if (is_file(from) && !fs::equivalent(from, target, ignored)) copies.push_back(copy_whole(from, target));
   };
   // A file of another name stands for itself: what lies beside it is of other tokenizers.
   const bool alone = !used.empty() && fs::path(used).filename() != "tokenizer.json";

@@ -1,0 +1,17 @@
+// Numbers as whole texts.
+#pragma once
+
+#include <charconv>
+#include <string_view>
+#include <system_error>
+
+namespace consist {
+
+/// True if the whole text is a number of that type, which `value` then is; in any locale.
+template <typename T>
+bool parse_number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace consist
