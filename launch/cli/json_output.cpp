@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "launch/cli/json_values.h"
 
 namespace consist::launch {
 namespace {
@@ -27,10 +28,6 @@ void print(const std::string& text) {
   if (output == nullptr) return;
   std::fputs(text.c_str(), output);
   std::fflush(output);
-}
-
-Json known(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
 }
 
 }  // namespace

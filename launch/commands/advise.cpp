@@ -19,7 +19,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr TakenOption taken[] = {
+constexpr TakenOption advise_takes[] = {
     {"json", "the same as JSON (docs/predict.md)"},
     {"machine", "h200 (the default), h100, a100, l40s, cpu, or a file of consist calibrate (docs/machines.md)"}};
 
@@ -104,7 +104,7 @@ constinit const Command advise_command{
         "All options of train are taken: consist train --help. consist tune searches all configurations of a model instead.\n",
     .example = "consist advise --model qwen3-0.6b --strategy zero2 --ranks 4 --batch 4 --sequence 4096 --machine h200\n",
     .takes = Takes::all,
-    .taken = taken,
+    .taken = advise_takes,
     .run = [](const CommandLine& line) { return planning_command(line, advise_config); }};
 
 }  // namespace consist::commands

@@ -16,7 +16,7 @@ namespace {
 
 using enum OptionKind;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption bench_options[] = {
     valued("transport", text, "auto", "T", "auto: the fastest there is"),
     valued("ranks", integer, "2", "N", "ranks to start on this machine", "1..65536"),
     launch::device_option,
@@ -129,7 +129,7 @@ constinit const Command bench_collectives_command{
         "elements, time of a call, algbw = bytes / time, busbw = what each link carried, and the number of wrong\n"
         "elements; then the bandwidth and latency of links that fit the times. The first lines name the verified\n"
         "path of the bytes. Needs twice --max-bytes of memory per rank.\n",
-    .own = own_options,
+    .own = bench_options,
     .notes =
         "Returns 1 if a result is wrong. To estimate what links of a known speed should reach: consist bench expect --help\n",
     .example = "consist bench collectives --transport nvlink --device cuda --ranks 4 --max-bytes 1Gi --dtype bf16\n",

@@ -21,7 +21,7 @@ using launch::LinkModel;
 
 using enum OptionKind;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption bench_expect_options[] = {
     valued("collective", choice, "all_reduce", "C", "all_reduce, all_gather or reduce_scatter",
            "all_reduce|all_gather|reduce_scatter"),
     valued("members", text, "", "LIST", "numbers of members, each with a link: GPUs, or nodes whose GPUs reduce first"),
@@ -143,7 +143,7 @@ constinit const Command bench_expect_command{
         "  what each member sends, so that busbw is what to compare with a link's speed, and algbw is not.\n"
         "  A ring of n takes 2(n-1) steps (all_reduce) or n-1: time = steps x latency + busbw factor x bytes / (efficiency\n"
         "  x bandwidth). No algorithm that adds up on its members passes algbw = bandwidth / busbw factor.\n",
-    .own = own_options,
+    .own = bench_expect_options,
     .example = "consist bench expect --members 2,8,125 --bytes 16e9 --bandwidth 400e9 --measured 340e9,270e9,156e9\n",
     .run = bench_expect};
 

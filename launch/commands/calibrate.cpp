@@ -36,7 +36,7 @@ namespace {
 
 using enum OptionKind;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption calibrate_options[] = {
     valued("output", text, "machine.json", "FILE", "not overwritten unless --overwrite is given"),
     a_switch("overwrite", "replace a file that is there"),
     valued("ranks", integer, "1", "N", "as many as will train on the machine; links are measured from two ranks on", "1..65536"),
@@ -56,7 +56,7 @@ constexpr RunOption own_options[] = {
     launch::plugin_option,
 };
 
-struct Request {
+struct CalibrateRequest {
   std::string output, samples;
   std::string add_links;  ///< a machine file; empty: one is made
   double seconds = 1;
@@ -64,8 +64,8 @@ struct Request {
   bool overwrite = false;
 };
 
-Request read_request(const CommandLine& line) {
-  Request request{line.value("output"), line.value("samples"), line.value("add-links"), line.real("seconds"), {}, false};
+CalibrateRequest read_calibrate_request(const CommandLine& line) {
+  CalibrateRequest request{line.value("output"), line.value("samples"), line.value("add-links"), line.real("seconds"), {}, false};
   if (const std::string models = line.text("models"); !models.empty()) {
     for (const std::string_view model : split(models, ',')) {
       if (model.empty()) throw UsageError("--models '" + models + "' has an empty name");
@@ -90,7 +90,7 @@ Request read_request(const CommandLine& line) {
 /// One rank's part.
 class Calibration {
  public:
-  Calibration(const Request& request, const RunConfig& config, PluginHost& host, JoinedJob& job)
+  Calibration(const CalibrateRequest& request, const RunConfig& config, PluginHost& host, JoinedJob& job)
       : request_(request),
         job_(job),
         device_(open_for_training(request, config, host, job)),
@@ -154,7 +154,8 @@ class Calibration {
 
   /// With the options that a training would settle by measuring (core/connect/device_options.h), for the first of the steps in
   /// less than fp32.
-  static std::shared_ptr<Device> open_for_training(const Request& request, RunConfig config, PluginHost& host, JoinedJob& job) {
+  static std::shared_ptr<Device> open_for_training(const CalibrateRequest& request, RunConfig config, PluginHost& host,
+                                                   JoinedJob& job) {
     const std::string kind = make_device(config, host).name;
     const std::vector<launch::CalibrationStep> steps = launch::calibration_plan(kind, request.models).sampled;
     const auto narrow = std::find_if(steps.begin(), steps.end(), [](const auto& step) { return step.precision != "fp32"; });
@@ -315,7 +316,7 @@ class Calibration {
           " of them");
   }
 
-  const Request& request_;
+  const CalibrateRequest& request_;
   JoinedJob& job_;
   std::shared_ptr<Device> device_;
   const DeviceInfo info_;
@@ -330,7 +331,7 @@ class Calibration {
 };
 
 /// One after the other, each in processes of its own: NCCL reads its settings once per process.
-int calibrate_each(const std::vector<std::string>& transports, const CommandLine& line, const Request& request) {
+int calibrate_each(const std::vector<std::string>& transports, const CommandLine& line, const CalibrateRequest& request) {
   if (!request.add_links.empty() || line.integer("ranks") < 2 || job_address_from_environment(process_environment()).size > 1)
     throw UsageError(
         "--transport lists several, which are measured one after the other between processes that calibrate starts: give "
@@ -346,7 +347,7 @@ int calibrate_each(const std::vector<std::string>& transports, const CommandLine
 
 int calibrate(const CommandLine& line) {
   if (line.has("learn")) return launch::learn_machine(line);
-  const Request request = read_request(line);
+  const CalibrateRequest request = read_calibrate_request(line);
   RunConfig config = launch::config_of(line);
   const std::vector<std::string_view> listed = split(config.transport, ',');
   const std::vector<std::string> transports(listed.begin(), listed.end());
@@ -378,7 +379,7 @@ constinit const Command calibrate_command{
         "attention and memory-bound ops within training steps, on all ranks at once, how their clock follows the load,\n"
         "and rates of the links between the ranks and to the host. Steps of other sizes are then measured and predicted:\n"
         "from their errors the file has those of steps on one device and over the transport's links.\n",
-    .own = own_options,
+    .own = calibrate_options,
     .notes =
         "Takes a minute or two. Peaks and links to other nodes are not measured: they are taken from the nearest machine\n"
         "that is known.\n",

@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption check_options[] = {
     repeated(valued("option", OptionKind::text, "", "NAME=VALUE",
                     "an option of the plugin, without the plugin's name; may be repeated")),
     repeated(valued("plugin", OptionKind::text, "", "PATH",
@@ -70,7 +70,7 @@ std::string find_program(const std::string& name) {
                          name + " and install again");
 }
 
-struct Request {
+struct CheckRequest {
   std::string file;
   std::string options;  ///< ":name=value..." as candidates are named
   std::string others;   ///< ":path..." of plugins that this one needs
@@ -78,8 +78,8 @@ struct Request {
   int timeout_seconds = 600;
 };
 
-Request read_request(const CommandLine& line) {
-  Request request;
+CheckRequest read_check_request(const CommandLine& line) {
+  CheckRequest request;
   if (line.operands.empty()) throw UsageError("consist check needs a plugin's file; see consist check --help");
   if (line.operands.size() > 1)
     throw UsageError("consist check takes one plugin, given are '" + line.operands[0] + "' and '" + line.operands[1] + "'");
@@ -165,7 +165,7 @@ std::string misspelt_option(const PluginInfo& info, const std::string& file) {
 }
 
 /// Why the plugin does not conform; empty if it does.
-std::string problem_of(const Outcome& outcome, const Request& request) {
+std::string problem_of(const Outcome& outcome, const CheckRequest& request) {
   if (outcome.status == timed_out) return "the suite did not end within " + std::to_string(request.timeout_seconds) + " s";
   if (outcome.status >= 128) return std::string("the suite crashed: ") + strsignal(outcome.status - 128);
   if (!outcome.to_the_end)
@@ -177,7 +177,7 @@ std::string problem_of(const Outcome& outcome, const Request& request) {
 }
 
 int check(const CommandLine& line) {
-  const Request request = read_request(line);
+  const CheckRequest request = read_check_request(line);
   const PluginInfo info = read_manifest(request.file);
   const std::string file = fs::canonical(request.file).string(), kind = info.kind;
   std::printf("%s %s %s (%s)\n", printable(info.kind).c_str(), printable(info.name).c_str(), printable(info.version).c_str(),
@@ -223,7 +223,7 @@ constinit const Command check_command{
     .summary = "run the conformance tests of a plugin's kind against it",
     .usage = "PLUGIN.so [--option NAME=VALUE]... [--plugin PATH]... [--skip PATTERN] [--timeout SECONDS]",
     .about = "Checks a plugin: its record, whether it loads on this machine, and the conformance suite of its kind.\n",
-    .own = own_options,
+    .own = check_options,
     .notes = "Returns 0 if all tests that can run on this machine passed, 1 if not.\n",
     .example = "consist check build/lib/consist/plugins/strategy-ddp-plain.so --option message=each\n",
     .operand = "FILE",

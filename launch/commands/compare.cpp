@@ -43,7 +43,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace launch;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption compare_options[] = {
     a_switch("predict",
              "simulate each row for the machine of --machine (h200 without it) and run nothing; after real runs the table has "
              "predicted steps beside the measured ones if --machine is given or the device's machine is known (docs/predict.md)"),
@@ -69,7 +69,7 @@ constexpr RunOption own_options[] = {
     valued("within", OptionKind::text, "", "P", within_help),
     valued("confidence", OptionKind::text, "95%", "P", "of the verdicts"),
 };
-constexpr TakenOption taken[] = {
+constexpr TakenOption compare_takes[] = {
     {"config", "options from a file (docs/configuration.md), in which lists are those of a comparison"}};
 
 constexpr int default_repeats = 3;
@@ -446,7 +446,7 @@ constinit const Command compare_command{
         "with their reason, those that are the same program share a row, and a run that fails does not stop the rest.\n"
         "The same command continues a comparison that was stopped. Another one in the same folder is refused where it would\n"
         "replace runs of other options, or rows of comparison.h5 that it does not have itself.\n",
-    .own = own_options,
+    .own = compare_options,
     .notes =
         "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds\n"
         "for the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B,\n"
@@ -456,7 +456,7 @@ constinit const Command compare_command{
         "whose name each run adds its own.\n",
     .example = "consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n",
     .takes = Takes::all,
-    .taken = taken,
+    .taken = compare_takes,
     .run = compare};
 
 }  // namespace consist::commands

@@ -15,9 +15,9 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption evaluate_options[] = {
     valued("json", OptionKind::text, "", "FILE", "the result as a file; --overwrite replaces one")};
-constexpr TakenOption taken[] = {
+constexpr TakenOption evaluate_takes[] = {
     {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
     {"checkpoint", "a run's checkpoints, of which the newest counts"},
     {"dataset", "with its options, such as --text.eval-files FILES or --tokens.files FILES"},
@@ -93,10 +93,10 @@ constinit const Command evaluate_command{
         "perplexity: the same evaluation as --evaluate-every of train, in any layout (docs/generate.md). Weights are those of\n"
         "a Hugging Face folder (an export is one), or of a run's newest checkpoint; model, optimizer, precision, dataset,\n"
         "sequence and batch of that run are then taken unless they are given.\n",
-    .own = own_options,
+    .own = evaluate_options,
     .example = "consist evaluate --model exported --dataset text --text.eval-files held-out.txt --evaluate-sequences 0\n",
     .takes = Takes::named,
-    .taken = taken,
+    .taken = evaluate_takes,
     .run = evaluate};
 
 }  // namespace consist::commands

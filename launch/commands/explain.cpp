@@ -36,7 +36,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption explain_options[] = {
     a_switch("summary", "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages"),
     valued("print-after", OptionKind::text, "", "PASS",
            "the program after this pass, instead of the final one; list names the passes"),
@@ -44,7 +44,7 @@ constexpr RunOption own_options[] = {
     valued("rank", OptionKind::integer, "", "R",
            "whose program; left out: 0, for --summary of a pipeline the rank that needs the most memory", "0.."),
 };
-constexpr TakenOption taken[] = {
+constexpr TakenOption explain_takes[] = {
     {"machine",
      "the machine to plan for; it need not be present: h200, h100, a100, l40s, cpu or a file, then figures to replace "
      "(docs/machines.md): h100,products=0.45,network=12.5e9,ranks-per-node=8; left out: that of --device, else h200. With "
@@ -283,11 +283,11 @@ constinit const Command explain_command{
         "placements, its queue, its waits and the pass that inserted it; for a pipeline also the schedule of its stages.\n"
         "Nothing is run, and no device is asked unless --device names one: scratch memory is then that of its\n"
         "kernels, else it is estimated.\n",
-    .own = own_options,
+    .own = explain_options,
     .notes = "All options of train are taken; those of parts, batch, sequence and accumulation change the program.\n",
     .example = "consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n",
     .takes = Takes::all,
-    .taken = taken,
+    .taken = explain_takes,
     .run = [](const CommandLine& line) { return planning_command(line, explain_config); }};
 
 }  // namespace consist::commands

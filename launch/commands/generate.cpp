@@ -37,7 +37,7 @@ constexpr std::int64_t prompt_most_bytes = 64 << 20;
 
 using enum OptionKind;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption generate_options[] = {
     valued("tokenizer", text, "", "FILE", "a tokenizer.json, or a folder with one; else the model's, or that of the run"),
     valued("prompt", text, "", "TEXT", "the text to go on from"),
     valued("prompt-file", text, "", "FILE", "the same from a file, - is standard input; a newline at its end is left out"),
@@ -50,7 +50,7 @@ constexpr RunOption own_options[] = {
     a_switch("ignore-eos", "do not stop at the token that ends a text"),
     valued("json", text, "", "FILE", "tokens, text and times as a file; --overwrite replaces one"),
 };
-constexpr TakenOption taken[] = {
+constexpr TakenOption generate_takes[] = {
     {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
     {"checkpoint", "a run's checkpoints, of which the newest counts"},
     {"optimizer", "whose passes and states are read beside the weights, if it has any"},
@@ -94,7 +94,7 @@ Tokens parse_ids(const std::string& text) {
 }
 
 /// The request that the command line states.
-struct Request {
+struct GenerateRequest {
   std::optional<launch::ModelText> text;  ///< none: tokens in, tokens out
   Tokens prompt, ends;
   std::int64_t max_tokens;
@@ -102,20 +102,20 @@ struct Request {
   consist::Output json;
 };
 
-Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts& parts, PluginHost& host) {
+GenerateRequest request_of(const ParsedRun& parsed, const RunConfig& config, const Parts& parts, PluginHost& host) {
   const int prompts = parsed.has("prompt") + parsed.has("prompt-file") + parsed.has("prompt-ids");
   if (prompts != 1)
     throw UsageError(std::string(prompts == 0 ? "no prompt is given" : "several prompts are given") +
                      ": give one of --prompt TEXT, --prompt-file FILE and --prompt-ids IDS");
-  Request request{.text = std::nullopt,
-                  .prompt = {},
-                  .ends = {},
-                  .max_tokens = parsed.integer("max-tokens"),
-                  .sampling = {.temperature = parsed.real("temperature"),
-                               .top_k = parsed.integer("top-k"),
-                               .top_p = parsed.real("top-p"),
-                               .seed = config.seed},
-                  .json = {"--json", parsed.text("json"), config.overwrite}};
+  GenerateRequest request{.text = std::nullopt,
+                          .prompt = {},
+                          .ends = {},
+                          .max_tokens = parsed.integer("max-tokens"),
+                          .sampling = {.temperature = parsed.real("temperature"),
+                                       .top_k = parsed.integer("top-k"),
+                                       .top_p = parsed.real("top-p"),
+                                       .seed = config.seed},
+                          .json = {"--json", parsed.text("json"), config.overwrite}};
   const bool of_ids = parsed.has("prompt-ids");
   if (of_ids && parsed.flag("chat")) throw UsageError("--chat goes with a prompt that is a text, not with --prompt-ids");
   std::shared_ptr<Dataset> trained_on;
@@ -148,7 +148,7 @@ Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts
 /// Prints as characters become whole.
 class Output {
  public:
-  explicit Output(const Request& request) {
+  explicit Output(const GenerateRequest& request) {
     if (request.text) stream_.emplace(*request.text->tokenizer);
   }
   void token(std::int32_t id) { print(stream_ ? stream_->push(id) : (text_.empty() ? "" : " ") + std::to_string(id)); }
@@ -179,7 +179,7 @@ struct Written {
   double prompt_seconds = 0, seconds = 0;
 };
 
-Written write(const Request& request, Generator& generator, Output& output) {
+Written write(const GenerateRequest& request, Generator& generator, Output& output) {
   Sampler sampler(request.sampling);
   Written written;
   const Clock::time_point begin = Clock::now();
@@ -199,7 +199,7 @@ Written write(const Request& request, Generator& generator, Output& output) {
   return written;
 }
 
-void write_json(const Request& request, const Written& written, const std::string& text, const std::string& weights) {
+void write_json(const GenerateRequest& request, const Written& written, const std::string& text, const std::string& weights) {
   if (request.json.path.empty()) return;
   nlohmann::ordered_json json{{"weights", weights},     {"prompt_tokens", request.prompt},          {"tokens", written.tokens},
                               {"ended", written.ended}, {"prompt_seconds", written.prompt_seconds}, {"seconds", written.seconds}};
@@ -210,7 +210,7 @@ void write_json(const Request& request, const Written& written, const std::strin
 int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   SelectedParts selected = select_parts(std::move(config), host);
   require_trained_weights(selected.config, selected.parts);
-  const Request request = request_of(parsed, selected.config, selected.parts, host);
+  const GenerateRequest request = request_of(parsed, selected.config, selected.parts, host);
   const Sampler checked(request.sampling);  // before weights are read
   if (!request.json.path.empty()) check_output(request.json);
   const Plan planned(std::move(selected), host);
@@ -257,11 +257,11 @@ constinit const Command generate_command{
         "kept (docs/generate.md). Weights are those of a Hugging Face folder (an export is one), or of a run's newest "
         "checkpoint,\n"
         "whose model, optimizer and precision are then taken unless they are given.\n",
-    .own = own_options,
+    .own = generate_options,
     .notes = "Options of parts, such as --cpu.threads: consist plugins NAME.\n",
     .example = "consist generate --checkpoint runs/a --prompt \"Once upon a time\" --temperature 0.8 --top-p 0.95\n",
     .takes = Takes::named,
-    .taken = taken,
+    .taken = generate_takes,
     .run = generate};
 
 }  // namespace consist::commands

@@ -10,7 +10,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption import_options[] = {
     repeated(valued("set", OptionKind::text, "", "KEY=VALUE", "replaces a value of the file; KEY=null leaves it out")),
     valued("model", OptionKind::text, "", "NAME", "the model, where the file leaves it open: as --model of train"),
     valued("ranks", OptionKind::integer, "", "N", "the number of ranks, where the file leaves it open", "1..65536"),
@@ -37,7 +37,7 @@ constinit const Command import_command{
         "TrainingArguments, Axolotl or DeepSpeed, recognised by its content, and writes it as a TOML for --config. Comments\n"
         "in it say of each key whether it is honoured or without effect, and why. Keys that ask for what is not done here\n"
         "are refused, all at once. --from FILE of train, compare, predict and others reads the same files directly.\n",
-    .own = own_options,
+    .own = import_options,
     .example = "consist import train_config.toml --ranks 8 --output run.toml\n",
     .operand = "FILE",
     .run = import};

@@ -10,7 +10,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption launch_options[] = {
     valued("nproc", OptionKind::integer, "", "N", "number of ranks", "1..65536"),
     a_switch("all-output", "show the standard output of all ranks"),
     valued("grace", OptionKind::integer, "60", "SECONDS", "after Ctrl-C: time for the ranks to end by themselves", "1.."),
@@ -42,7 +42,7 @@ constinit const Command launch_command{
     .about =
         "Runs a command of consist as N ranks on this machine, with the environment variables of torchrun. Rank 0\n"
         "prints as usual; other ranks print only errors, after \"[rank k]\".\n",
-    .own = own_options,
+    .own = launch_options,
     .notes = "Returns 0 if all ranks do, otherwise the status of the first that failed by itself.\n",
     .example = "consist launch --nproc 2 -- train --model llama-tiny --strategy ddp\n",
     .operand = "-- COMMAND",

@@ -12,7 +12,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption man_options[] = {
     valued("output", OptionKind::text, "", "FOLDER", "write the pages of all commands into it, which is made if it is not there"),
     a_switch("overwrite", "replace pages that are there"),
 };
@@ -53,7 +53,7 @@ constinit const Command man_command{
     .about =
         "Prints the page of a command in roff, the language of man; without a command that of consist. The pages are\n"
         "installed with Consist: man consist-train.\n",
-    .own = own_options,
+    .own = man_options,
     .example = "consist man train | man -l -\n",
     .operand = "COMMAND",
     .run = man};

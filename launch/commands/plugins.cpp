@@ -27,7 +27,7 @@ std::string default_text(const OptionSpec& option) {
   return beside == option.fallback ? usual : usual + ", beside stages of a pipeline " + printable(beside);
 }
 
-constexpr RunOption own_options[] = {
+constexpr RunOption plugins_options[] = {
     repeated(valued("plugin", OptionKind::text, "", "PATH", "also look for plugins in this file or folder; may be repeated")),
     a_switch("json", "the same as JSON, with all options (docs/json.md)")};
 
@@ -158,7 +158,7 @@ constinit const Command plugins_command{
     .about =
         "Lists the parts that are installed: kind, name, version, whether they can work on this machine\n"
         "(and if not, why), and the file. With NAME, that part's options, and a model's presets.\n",
-    .own = own_options,
+    .own = plugins_options,
     .example = "consist plugins ddp\n",
     .operand = "PLUGIN",
     .run = plugins};

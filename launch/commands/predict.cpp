@@ -27,13 +27,13 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption predict_options[] = {
     launch::mtbf_option,
     launch::restart_option,
     launch::storage_option,
     launch::expert_load_option,
 };
-constexpr TakenOption taken[] = {
+constexpr TakenOption predict_takes[] = {
     {"json", "the same as JSON (docs/predict.md)"},
     {"transport",
      "T, or T1+a=T2 by strategy or axis: whose links of the machine's file steps are rated by; auto is the fastest that the file "
@@ -90,13 +90,13 @@ constinit const Command predict_command{
         "Predicts a step of this configuration on a machine, without a device: its time, tokens/s, MFU, the memory of the\n"
         "ranks of each pipeline stage, the parts of its time, and its critical path. The configuration is compiled as for\n"
         "a run, and its programs are simulated with the machine's figures.\n",
-    .own = own_options,
+    .own = predict_options,
     .notes =
         "Returns 1 if the plan does not fit the machine's memory, and then prints changes that make it fit.\n"
         "All options of train are taken: consist train --help\n",
     .example = "consist predict --model llama-3-8b --strategy zero3-offload --ranks 8 --precision bf16 --sequence 8192\n",
     .takes = Takes::all,
-    .taken = taken,
+    .taken = predict_takes,
     .run = [](const CommandLine& line) { return planning_command(line, predict_config); }};
 
 }  // namespace consist::commands

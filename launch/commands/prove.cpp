@@ -21,14 +21,14 @@ using prove::Proof;
 
 constexpr std::size_t most_shown = 8;  // differences of one statement
 
-constexpr RunOption own_options[] = {
+constexpr RunOption prove_options[] = {
     a_switch(
         "small-only",
         "leaves out the order of collectives and memory of the programs in full size, which a large model takes seconds for"),
     valued("order", OptionKind::integer, "1", "N",
            "chooses the order in which ranks and queues run, among those that the programs allow", "0.."),
 };
-constexpr TakenOption taken[] = {
+constexpr TakenOption prove_takes[] = {
     {"machine", "the machine to plan for: h200 (the default), h100, a100, l40s, cpu or a file (docs/machines.md)"},
     {"json", "the proof as JSON (docs/prove.md)"},
 };
@@ -131,11 +131,11 @@ constinit const Command prove_command{
         "memory is proven, of the small programs and of those in full size. No GPU, no data and no weights are needed.\n"
         "The exit status is 0 if all of it holds, 1 if not; then the first value that differs is named, with its op, layer,\n"
         "rank and the pass that put it there (docs/prove.md).\n",
-    .own = own_options,
+    .own = prove_options,
     .notes = "All options of train are taken; those of parts, batch, sequence and accumulation decide what is proven.\n",
     .example = "consist prove --model llama-3.1-70b --strategy tp-sp=8+zero3-offload --ranks 64 --precision bf16\n",
     .takes = Takes::all,
-    .taken = taken,
+    .taken = prove_takes,
     .run = [](const CommandLine& line) { return planning_command(line, prove_config); }};
 
 }  // namespace consist::commands

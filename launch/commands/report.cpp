@@ -13,7 +13,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption report_options[] = {
     with_letter('o', valued("output", OptionKind::text, "report.html", "FILE", "the page; an earlier report there is replaced")),
     valued("title", OptionKind::text, "", "TEXT", "its title; left out: the models and the number of rows"),
     a_switch("overwrite", "replace a file that is no report, too"),
@@ -51,7 +51,7 @@ constinit const Command report_command{
         "configuration wins and with what certainty, the table, why two runs differ, instruction by instruction, and the\n"
         "curves of loss, speed, memory and sensors. Runs of one configuration on one machine are repeats of a row if they\n"
         "lie in one folder.\n",
-    .own = own_options,
+    .own = report_options,
     .notes =
         "consist compare --report FILE writes the page of a comparison when it is over. docs/report.md says how to read it.\n",
     .example = "consist report runs/quickstart/comparison.h5 -o report.html\n",

@@ -15,7 +15,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption reproduce_options[] = {
     valued("published", OptionKind::text, "", "SPEED",
            "the published number: tokens/s per GPU (14451), model TFLOP/s per GPU (744T), or the time of a step (3.8s, 843ms)"),
     valued(
@@ -26,7 +26,7 @@ constexpr RunOption own_options[] = {
     valued("advise-seconds", OptionKind::real, "30", "SECONDS",
            "none of the changes that could reach the number is tried after so long; 0: no limit", "0.."),
 };
-constexpr TakenOption taken[] = {
+constexpr TakenOption reproduce_takes[] = {
     {"json", "the same as JSON (docs/reproduce.md)"},
     {"machine",
      "the machine of the published run: h200 (the default), h100, a100, l40s, cpu, or a file, with figures behind commas "
@@ -92,7 +92,7 @@ constinit const Command reproduce_command{
         "data, balance of experts, clock, network, versions), what a published FLOP/s means in tokens/s by each way to count,\n"
         "and what is missing to the number: waiting that would have to vanish, the share of the peak that products would have\n"
         "to reach beside what the machine's file thinks possible, and the changes of consist advise. Nothing is run.\n",
-    .own = own_options,
+    .own = reproduce_options,
     .notes =
         "Returns 0 if the number lies within the interval, 1 if not or if the plan does not fit the machine's memory, 3 if it\n"
         "cannot be told because no step of that kind was measured, 2 for bad input.\n"
@@ -100,7 +100,7 @@ constinit const Command reproduce_command{
     .example = "consist reproduce llama3_8b.toml --published 5762 --ranks 8 --machine h100\n",
     .operand = "FILE",
     .takes = Takes::all,
-    .taken = taken,
+    .taken = reproduce_takes,
     .run = reproduce};
 
 }  // namespace consist::commands

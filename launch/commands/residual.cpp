@@ -15,7 +15,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption residual_options[] = {
     a_switch("json", "the residual as JSON (docs/json.md)"),
 };
 
@@ -44,7 +44,7 @@ constinit const Command residual_command{
         "Writes the measured step of a run, or of the repeats of one configuration, as the step that was predicted for its\n"
         "machine plus a sum of terms, each with the instructions behind it and its likeliest cause: clock, other work,\n"
         "kernels, memory, links, slower ranks, load of experts, stages, the host, data. Status 1: nothing can be said.\n",
-    .own = own_options,
+    .own = residual_options,
     .notes = "A run plans for the machine that ships for its device, or for that of --machine; that machine is compared with.\n",
     .example = "consist residual run.h5\n",
     .operand = "FILE",

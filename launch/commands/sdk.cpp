@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption sdk_options[] = {
     a_switch("prefix", "the installation's folder, for CMAKE_PREFIX_PATH; what is printed without an option"),
     a_switch("cmake", "the folder of the CMake package, for Consist_DIR"),
     a_switch("include", "the folder of the public headers"),
@@ -37,7 +37,7 @@ constinit const Command sdk_command{
     .summary = "print where the headers and the CMake package for plugins are",
     .usage = "[--prefix | --cmake | --include]",
     .about = "Prints a folder of this installation, with which plugins are built elsewhere (docs/plugins.md).\n",
-    .own = own_options,
+    .own = sdk_options,
     .example = "cmake -B build -DCMAKE_PREFIX_PATH=$(consist sdk)\n",
     .run = sdk};
 

@@ -19,7 +19,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption show_options[] = {
     a_switch("json", "the same as JSON (docs/watch.md), a list of several archives"),
     valued("price", OptionKind::text, "", "P", "per GPU and hour, or by machine: h200=2.5; without it what the run was given"),
 };
@@ -69,7 +69,7 @@ constinit const Command show_command{
         "were verified to take, precision, machine), its state, progress and time left, tokens/s (median, 10th to 90th\n"
         "percentile), share of the bound, memory, loss, evaluations, last events, and its curves. The screen is that of the\n"
         "terminal; elsewhere COLUMNS by LINES, 80 by 24 without them.\n",
-    .own = own_options,
+    .own = show_options,
     .example = "consist show run.h5\n",
     .operand = "FILE",
     .run = show};

@@ -18,7 +18,7 @@ namespace {
 
 using enum OptionKind;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption tokenize_options[] = {
     with_letter('o', valued("output", text, "", "FILE", "the file of tokens; it appears when it is complete")),
     valued("tokenizer", text, "", "FILE",
            "a Hugging Face tokenizer.json, or a model's folder with one; left out: the one that ships with Consist"),
@@ -66,7 +66,7 @@ constinit const Command tokenize_command{
     .about =
         "Reads files of UTF-8 text, also those in folders, and writes their tokens as one file, which the dataset `tokens`\n"
         "reads.\n",
-    .own = own_options,
+    .own = tokenize_options,
     .example = "consist tokenize --tokenizer llama/tokenizer.json --documents line --output books.tokens books/\n",
     .operand = "FILE",
     .run = tokenize};

@@ -39,7 +39,7 @@ namespace {
 using enum OptionKind;
 using Json = nlohmann::ordered_json;
 
-constexpr RunOption own_options[] = {
+constexpr RunOption tune_options[] = {
     valued("measure", integer, "3", "N",
            "runs of the best N here, if the device here is of the machine that is searched for: all for 10 steps, the "
            "better half for 30, and so on",
@@ -61,7 +61,7 @@ constexpr RunOption own_options[] = {
     launch::storage_option,
     launch::expert_load_option,
 };
-constexpr TakenOption taken[] = {
+constexpr TakenOption tune_takes[] = {
     {"transport",
      "auto: the fastest that the machine's file has, within a node and between nodes; one is fixed; several (nvlink,socket; "
      "nvlink+ddp=efa,socket) are searched, too"},
@@ -355,13 +355,13 @@ constinit const Command tune_command{
         "simulated with few micro-batches, the best ten whole, with the machine's figures; the best N are then run. Options\n"
         "that are given are fixed. Training stays as it is but for the order of sums; what other dtypes of gradients and\n"
         "states would gain is said apart.\n",
-    .own = own_options,
+    .own = tune_options,
     .notes =
         "Prints the table, the Pareto front, what one step away costs, why the winner is better, and the command to train.\n"
         "All options of train are taken: consist train --help\n",
     .example = "consist tune --model llama-3-8b --ranks 8 --global-batch 64 --sequence 4096 --precision bf16 --measure 0\n",
     .takes = Takes::all,
-    .taken = taken,
+    .taken = tune_takes,
     .run = tune};
 
 }  // namespace consist::commands

@@ -15,7 +15,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption verdict_options[] = {
     valued("slower", OptionKind::text, "", "P", launch::slower_help),
     valued("confidence", OptionKind::text, "95%", "P", "of the intervals"),
     valued("within", OptionKind::text, "", "P", launch::within_help),
@@ -62,7 +62,7 @@ constinit const Command verdict_command{
         "tells its power), each with the interval of its change; and says which parts of the step's time the difference in\n"
         "speed is made of. First it says what makes the two incomparable. A side is an archive, a folder of archives, a row\n"
         "of compare's folder with its repeats (runs/compare/ROW), or several of these joined by commas.\n",
-    .own = own_options,
+    .own = verdict_options,
     .notes =
         "Three runs of each side, made by turns (A B B A ...), are judged by how runs differ; of fewer, how much runs differ\n"
         "is assumed (--run-spread).\n",

@@ -22,7 +22,7 @@
 namespace consist::commands {
 namespace {
 
-constexpr RunOption own_options[] = {
+constexpr RunOption watch_options[] = {
     valued("interval", OptionKind::real, "", "SECONDS", "between two looks; left out: 1 on a terminal, 10 elsewhere",
            "0.1..86400"),
     valued("wait", OptionKind::real, "", "SECONDS",
@@ -131,7 +131,7 @@ constinit const Command watch_command{
         "Shows runs while they go on, as consist show does, and ends when they have ended. Of several archives, or the\n"
         "archives in a folder, it shows a table and the curve of one of them. Without a terminal it prints a line for each\n"
         "run whenever there is news.\n",
-    .own = own_options,
+    .own = watch_options,
     .notes =
         "Keys: q quits, up and down choose a run, return shows all of it.\n"
         "Returns 0 if all runs finished or were stopped, 1 if one failed or was cut off.\n",

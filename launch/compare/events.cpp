@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "launch/cli/json_values.h"
 #include "launch/compare/table.h"
 #include "launch/compare/winner.h"
 
@@ -18,11 +19,7 @@ Json options_of(const CompareRow& row) {
   return options;
 }
 
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
-
-Json known(bool is_known, double value) {
+Json known_if(bool is_known, double value) {
   return is_known ? Json(value) : Json(nullptr);
 }
 
@@ -37,16 +34,16 @@ Json row_of(const CompareRow& row, const CompareOutcome& outcome, double parity)
           {"options", options_of(row)},
           {"status", outcome.status},
           {"reason", text_or_null(outcome.reason)},
-          {"tokens_per_second", known(finished, outcome.speed.mean)},
-          {"tokens_per_second_low", known(finished && outcome.runs.size() > 1, outcome.speed.low)},
-          {"tokens_per_second_high", known(finished && outcome.runs.size() > 1, outcome.speed.high)},
-          {"ms", known(finished, figures.step_seconds * 1e3)},
+          {"tokens_per_second", known_if(finished, outcome.speed.mean)},
+          {"tokens_per_second_low", known_if(finished && outcome.runs.size() > 1, outcome.speed.low)},
+          {"tokens_per_second_high", known_if(finished && outcome.runs.size() > 1, outcome.speed.high)},
+          {"ms", known_if(finished, figures.step_seconds * 1e3)},
           {"predicted_ms", outcome.predicted_seconds * 1e3},
           {"share_of_bound", figures.share_of_bound},
-          {"planned_bytes", known(finished, figures.planned_bytes)},
-          {"measured_bytes", known(finished && !outcome.prediction, figures.measured_bytes)},
+          {"planned_bytes", known_if(finished, figures.planned_bytes)},
+          {"measured_bytes", known_if(finished && !outcome.prediction, figures.measured_bytes)},
           {"sent_bytes_per_step", figures.bytes_sent_per_step},
-          {"loss", known(finished && !outcome.prediction, figures.final_loss)},
+          {"loss", known_if(finished && !outcome.prediction, figures.final_loss)},
           {"parity", parity},
           {"cost_per_billion_tokens", figures.cost},
           {"joules_per_billion_tokens", figures.joules},
@@ -74,9 +71,9 @@ Json ended_event(std::size_t row, const RunOutcome& run) {
           {"repeat", run.repeat},
           {"state", run.status},
           {"archive", text_or_null(run.archive)},
-          {"ms", known(finished, run.step_seconds * 1e3)},
-          {"tokens_per_second", known(finished, run.tokens_per_second)},
-          {"loss", known(finished, run.final_loss)},
+          {"ms", known_if(finished, run.step_seconds * 1e3)},
+          {"tokens_per_second", known_if(finished, run.tokens_per_second)},
+          {"loss", known_if(finished, run.final_loss)},
           {"message", text_or_null(run.reason)}};
 }
 

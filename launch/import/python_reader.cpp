@@ -20,7 +20,7 @@ namespace consist {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 constexpr std::chrono::seconds longest_wait{60};
 constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
@@ -103,23 +103,26 @@ std::string answer_of(const std::string& request, const std::string& path) {
 }  // namespace
 
 ReaderReply ask_readers(const ReaderRequest& request) {
-  Json asked{{"file", request.path}, {"set", request.replacements}, {"given", request.given}, {"each_key", request.each_key},
-             {"sizes", nullptr}};
+  ordered_json asked{{"file", request.path},
+                     {"set", request.replacements},
+                     {"given", request.given},
+                     {"each_key", request.each_key},
+                     {"sizes", nullptr}};
   if (request.sizes) asked["sizes"] = {{"layers", request.sizes->layers}, {"experts", request.sizes->experts}};
   // Rows of a comparison and trials of a search have the same file.
   static std::map<std::string, std::string> answers;
-  const std::string text = asked.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = asked.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   const auto known = answers.find(text);
   const std::string answer = known != answers.end() ? known->second : answers[text] = answer_of(text, request.path);
   try {
-    const Json reply = Json::parse(answer);
+    const ordered_json reply = ordered_json::parse(answer);
     ReaderReply read{.format = reply.at("format").get<std::string>(),
                      .stated = reply.at("stated").get<std::set<std::string>>(),
                      .notes = reply.at("notes").get<std::vector<std::string>>()};
     if (reply.at("version") != 1) throw SystemError("the readers of files are of another version; install Consist whole");
     for (const auto& [option, value] : reply.at("options").items()) read.options.emplace_back(option, value.get<std::string>());
     return read;
-  } catch (const Json::exception& error) {
+  } catch (const ordered_json::exception& error) {
     throw SystemError("--from " + request.path + ": its reader, " + python_interpreter() +
                       ", answers what is no reply: " + error.what());
   }

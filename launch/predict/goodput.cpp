@@ -18,14 +18,14 @@ std::string duration_text(double seconds) {
   return fixed_text(seconds / 3600, 1) + " h";
 }
 
-Json json_of(const Interval& interval) {
+Json json_of(const CheckpointInterval& interval) {
   return {{"seconds", interval.seconds},
           {"steps", interval.steps},
           {"blocked_seconds", interval.blocked},
           {"goodput", interval.goodput}};
 }
 
-Json json_of(const std::optional<Interval>& interval) {
+Json json_of(const std::optional<CheckpointInterval>& interval) {
   return interval ? json_of(*interval) : Json(nullptr);
 }
 
@@ -36,7 +36,8 @@ double goodput_of(double seconds, double blocked, double failure_seconds, double
   return seconds * rate / (std::exp(rate * restart_seconds) * std::expm1(rate * (seconds + blocked)));
 }
 
-Interval best_interval(double blocked, double failure_seconds, double restart_seconds, double step_seconds, double least) {
+CheckpointInterval best_interval(double blocked, double failure_seconds, double restart_seconds, double step_seconds,
+                                 double least) {
   const auto at = [&](double seconds) { return goodput_of(seconds, blocked, failure_seconds, restart_seconds); };
   // One maximum between a step and the time between failures: narrowed by golden sections of the logarithm.
   const double golden = (std::sqrt(5.0) - 1) / 2;
@@ -49,7 +50,7 @@ Interval best_interval(double blocked, double failure_seconds, double restart_se
       high = b;
     }
   }
-  Interval best{.seconds = std::exp((low + high) / 2), .blocked = blocked, .goodput = 0, .steps = 1};
+  CheckpointInterval best{.seconds = std::exp((low + high) / 2), .blocked = blocked, .goodput = 0, .steps = 1};
   best.steps = std::max<std::int64_t>(1, std::llround(best.seconds / step_seconds));
   best.seconds = static_cast<double>(best.steps) * step_seconds;
   best.goodput = at(best.seconds);
@@ -65,9 +66,9 @@ Goodput goodput_of(const Prediction& prediction, const RunConfig& config, const 
   const double write = static_cast<double>(result.bytes) / model.storage_rate;
   result.best = best_interval(write, result.failure_seconds, model.restart_seconds, step_seconds);
   if (config.checkpoint_every > 0) {
-    Interval asked{.seconds = static_cast<double>(config.checkpoint_every) * step_seconds,
-                   .blocked = write,
-                   .steps = config.checkpoint_every};
+    CheckpointInterval asked{.seconds = static_cast<double>(config.checkpoint_every) * step_seconds,
+                             .blocked = write,
+                             .steps = config.checkpoint_every};
     asked.goodput = goodput_of(asked.seconds, write, result.failure_seconds, model.restart_seconds);
     result.asked = asked;
   }
@@ -83,7 +84,7 @@ Goodput goodput_of(const Prediction& prediction, const RunConfig& config, const 
 }
 
 std::string text_of(const Goodput& g) {
-  const auto interval = [](const Interval& i) {
+  const auto interval = [](const CheckpointInterval& i) {
     return percent_text(i.goodput, 1) + " of the time trains, every " + duration_text(i.seconds) + " (" +
            std::to_string(i.steps) + " steps)";
   };

@@ -18,7 +18,7 @@ struct FailureModel {
 };
 
 /// One way of keeping checkpoints.
-struct Interval {
+struct CheckpointInterval {
   double seconds = 0;      ///< of training between two of them
   double blocked = 0;      ///< seconds that one stops training for
   double goodput = 0;      ///< share of time that trains, 0..1
@@ -30,9 +30,9 @@ struct Goodput {
   int ranks = 1;
   double failure_seconds = 0;     ///< between failures of the job
   std::int64_t bytes = 0;         ///< of a checkpoint
-  Interval best;                  ///< the best interval for checkpoints that training waits for
-  std::optional<Interval> asked;  ///< of --checkpoint-every
-  std::optional<Interval>
+  CheckpointInterval best;        ///< the best interval for checkpoints that training waits for
+  std::optional<CheckpointInterval> asked;  ///< of --checkpoint-every
+  std::optional<CheckpointInterval>
       snapshot;               ///< a copy in the host's memory, written beside training; if the machine's file has a host link
   double tokens_per_day = 0;  ///< with `best`
   double tokens_per_day_without_failures = 0;
@@ -43,7 +43,8 @@ struct Goodput {
 double goodput_of(double seconds, double blocked, double failure_seconds, double restart_seconds);
 
 /// The interval of the highest goodput, not shorter than `least` seconds.
-Interval best_interval(double blocked, double failure_seconds, double restart_seconds, double step_seconds, double least = 0);
+CheckpointInterval best_interval(double blocked, double failure_seconds, double restart_seconds, double step_seconds,
+                                 double least = 0);
 
 /// Takes the configuration and the machine that were predicted.
 Goodput goodput_of(const Prediction& prediction, const RunConfig& config, const Machine& machine, const FailureModel& model);

@@ -14,6 +14,7 @@
 #include "core/plan/machine_choice.h"
 #include "core/record/metrics.h"
 #include "core/state/training_state.h"
+#include "launch/cli/json_values.h"
 
 namespace consist::launch {
 
@@ -212,14 +213,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json seconds_json(const Prediction& p) {
-  const auto known = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
   return {{"value", p.time.seconds}, {"low", known(p.time.low())}, {"high", known(p.time.high())}};
 }
 
 Json error_json(const ErrorBar& bar) {
-  Json json{{"value", bar.value ? Json(*bar.value) : Json()},
-            {"why", bar.value ? Json() : Json(why_unknown(bar))},
-            {"kinds", Json::array()}};
+  Json json{{"value", known(bar.value)}, {"why", bar.value ? Json() : Json(why_unknown(bar))}, {"kinds", Json::array()}};
   for (const StepError& kind : bar.kinds)
     json["kinds"].push_back(
         {{"kind", kind.kind}, {"value", kind.steps > 0 ? Json(kind.error.value) : Json()}, {"steps", kind.steps}});
@@ -230,7 +228,6 @@ Json error_json(const ErrorBar& bar) {
 
 Json json_of(const Prediction& p, const Plan& plan, const Power& power) {
   const Costs costs = costs_of(p, plan, power);
-  const auto known = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
   nlohmann::ordered_json json{{"version", 1},
                               {"machine", plan.target().machine->name},
                               {"ranks", plan.config().ranks},

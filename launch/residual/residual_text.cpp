@@ -6,6 +6,7 @@
 
 #include "consist/text.h"
 #include "core/base/quantity_text.h"
+#include "launch/cli/json_values.h"
 #include "launch/residual/terms.h"
 
 namespace consist::launch {
@@ -107,7 +108,7 @@ Json json_of(const Residual& residual) {
       groups.push_back(
           {{"instructions", group.text}, {"predicted_seconds", group.predicted}, {"measured_seconds", group.measured}});
     terms.push_back({{"part", term.part},
-                     {"cause", term.cause.empty() ? Json() : Json(term.cause)},
+                     {"cause", text_or_null(term.cause)},
                      {"seconds", term.seconds},
                      {"text", term.text},
                      {"groups", groups}});
@@ -118,7 +119,7 @@ Json json_of(const Residual& residual) {
   return {{"version", 1},
           {"problem", nullptr},
           {"machine", residual.machine},
-          {"step_error", residual.step_error ? Json(*residual.step_error) : Json()},
+          {"step_error", known(residual.step_error)},
           {"predicted_seconds", residual.predicted},
           {"measured_seconds", residual.measured},
           {"within_error", residual.step_error ? Json(residual.within_error()) : Json()},

@@ -3,20 +3,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "launch/cli/json_values.h"
 #include "launch/verdict/words.h"
 
 namespace consist::launch {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json known(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
 
 Json json_of(const Side& side) {
   Json archives = Json::array(), seeds = Json::array();

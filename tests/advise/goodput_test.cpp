@@ -46,7 +46,7 @@ TEST(Goodput, IsThatOfSimulatedFailures) {
 
 TEST(Goodput, NoOtherIntervalIsBetterThanTheBest) {
   for (const double failures : {1000.0, 1e5, 1e7}) {
-    const Interval best = best_interval(20, failures, 300, 0.5);
+    const CheckpointInterval best = best_interval(20, failures, 300, 0.5);
     for (const double factor : {0.5, 0.8, 1.25, 2.0})
       EXPECT_GE(best.goodput, goodput_of(factor * best.seconds, 20, failures, 300));
     EXPECT_NEAR(best.seconds / std::sqrt(2 * 20 * failures), 1, failures > 1e4 ? 0.05 : 0.3) << "Young's interval";

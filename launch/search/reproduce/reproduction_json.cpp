@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "launch/cli/json_values.h"
 #include "launch/search/reproduce/reproduction.h"
 
 namespace consist::launch {
@@ -39,7 +40,7 @@ Json missing_json(const Reproduction& r) {
   return {{"parts", parts},
           {"tokens_per_second_per_gpu_without_waiting", r.without_waiting},
           {"products_share_of_peak", r.products_share},
-          {"needed_products_share_of_peak", r.needed_share ? Json(*r.needed_share) : Json()},
+          {"needed_products_share_of_peak", known(r.needed_share)},
           {"best_products_share_of_peak", r.best_share},
           {"advice", advice},
           {"together", r.together.empty() ? Json() : json_of(r.together.front())}};

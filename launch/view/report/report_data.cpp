@@ -11,6 +11,7 @@
 
 #include "consist/error.h"
 #include "core/archive/archived_json.h"
+#include "launch/cli/json_values.h"
 #include "launch/compare/effects.h"
 #include "launch/compare/joined.h"
 #include "launch/compare/table.h"
@@ -28,10 +29,6 @@ constexpr std::size_t points_of_many = 12000;  // of all rows together, if they 
 constexpr std::size_t items_of_many = 40;
 constexpr std::size_t program_bytes = 1'000'000;  // of all rows together
 constexpr std::size_t most_program_bytes = 200'000;
-
-Json known(double value) {
-  return std::isfinite(value) ? Json(value) : Json();
-}
 
 Json interval_json(const Interval& i) {
   return {{"mean", known(i.mean)}, {"low", known(i.low)}, {"high", known(i.high)}, {"count", i.count}};

@@ -10,6 +10,7 @@
 #include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
 #include "core/record/metrics.h"
+#include "launch/cli/json_values.h"
 #include "launch/residual/residual.h"
 #include "launch/residual/residual_text.h"
 #include "launch/view/report/time_parts.h"
@@ -25,10 +26,6 @@ Json short_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.7g", value);
   return std::strtod(text, nullptr);
-}
-
-Json known(double value) {
-  return std::isnan(value) ? Json() : Json(value);
 }
 
 /// The steps that are shown, of `rows` steps: every k-th, the first and the last among them.

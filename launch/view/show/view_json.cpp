@@ -3,14 +3,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "launch/cli/json_values.h"
+
 namespace consist::launch {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json known(std::optional<double> value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
 
 /// The value at a path as it stands in the archive.
 Json at(const nlohmann::json& object, const std::string& path) {
@@ -62,7 +60,7 @@ Json json_of(const RunView& run, const std::string& price) {
       {"share_of_bound", at(run.result, "/share_of_bound")},
       {"bound_problem", at(run.result, "/bound_problem")},
       {"mfu", at(run.result, "/mfu")},
-      {"residual", run.residual.empty() ? Json() : Json(run.residual)},
+      {"residual", text_or_null(run.residual)},
       {"cost_per_hour", known(costs.per_hour)},
       {"cost_per_billion_tokens", known(costs.per_billion_tokens)},
       {"device_watts", known(costs.watts)},
