@@ -15,13 +15,13 @@ namespace {
 
 using test::planned;
 using test::plugin_host;
-using testing::AllOf;
-using testing::Contains;
-using testing::Each;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 std::vector<std::string> texts_of(const Plan& plan, Aim left_out) {
   std::vector<std::string> texts;
@@ -189,13 +189,13 @@ TEST(Advice, KeepsToTheRoomAndTheLeastGain) {
   });
   const Prediction base = predict(without_device(plan), 1);
   AdviceRequest request = request_for(plan);
-  ASSERT_THAT(advise(plan, plugin_host(), base, request), Contains(testing::Field(&Advice::more_bytes, testing::Gt(0))));
+  ASSERT_THAT(advise(plan, plugin_host(), base, request), Contains(::testing::Field(&Advice::more_bytes, ::testing::Gt(0))));
   // Nothing to spare: only what takes less is left.
   request.room.capacity = base.most_bytes();
-  EXPECT_THAT(advise(plan, plugin_host(), base, request), Each(testing::Field(&Advice::more_bytes, testing::Le(0))));
+  EXPECT_THAT(advise(plan, plugin_host(), base, request), Each(::testing::Field(&Advice::more_bytes, ::testing::Le(0))));
   // With the workspaces 95% are taken: there is room for a little more, but a tenth is to stay free.
   request.room = {.capacity = 100 * base.most_bytes(), .besides = 94 * base.most_bytes()};
-  EXPECT_THAT(advise(plan, plugin_host(), base, request), Each(testing::Field(&Advice::more_bytes, testing::Le(0))));
+  EXPECT_THAT(advise(plan, plugin_host(), base, request), Each(::testing::Field(&Advice::more_bytes, ::testing::Le(0))));
   request = request_for(plan);
   request.least_gain = 100;
   EXPECT_THAT(advise(plan, plugin_host(), base, request), IsEmpty());

@@ -14,8 +14,8 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
@@ -61,9 +61,9 @@ TEST(Advise, IsForPeople) {
       consist_says("advise --model qwen3-0.6b --strategy zero2 --ranks 4 --batch 4 --sequence 4096 --machine h200");
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("predicted for h200, not measured"));
-  EXPECT_THAT(
-      result.output,
-      testing::ContainsRegex("  --precision bf16: 1[0-9]\\.[0-9]+ times as fast, [0-9.]+ GiB less; changes the numerics: bf16 "));
+  EXPECT_THAT(result.output,
+              ::testing::ContainsRegex(
+                  "  --precision bf16: 1[0-9]\\.[0-9]+ times as fast, [0-9.]+ GiB less; changes the numerics: bf16 "));
   EXPECT_THAT(result.output, Not(HasSubstr("--strategy ddp"))) << "it is no faster";
   const auto unknown = consist_says("advise --model qwen3-0.6b --machine a100");
   EXPECT_THAT(unknown.output, HasSubstr("Error not known: no step on one device was measured"));

@@ -12,7 +12,7 @@
 namespace consist::launch {
 namespace {
 
-class Estimates : public testing::Test {
+class Estimates : public ::testing::Test {
  protected:
   RunConfig config_of(const std::string& strategy, const Choices& more) const {
     RunConfig config;

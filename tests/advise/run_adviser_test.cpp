@@ -16,11 +16,11 @@ namespace {
 
 using test::planned;
 using test::plugin_host;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 constexpr std::int64_t gib = std::int64_t{1} << 30;
 constexpr RunMemory plenty{.capacity = 139 * gib, .planned = 10 * gib};

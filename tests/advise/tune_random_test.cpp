@@ -15,7 +15,7 @@ struct Case {
   const char* strategy;  ///< one that is not among the best
 };
 
-class TuneRandom : public testing::TestWithParam<Case> {
+class TuneRandom : public ::testing::TestWithParam<Case> {
  protected:
   static RunConfig config() {
     RunConfig config;
@@ -57,9 +57,10 @@ TEST_P(TuneRandom, DrawsAreFasterThanWhatASearchOfOneStrategyFinds) {
 
 // Two nodes of four small GPUs; a network on which messages between stages alone are cheap; one node whose memory takes little.
 INSTANTIATE_TEST_SUITE_P(Machines, TuneRandom,
-                         testing::Values(Case{"nodes", "h100,ranks-per-node=4,capacity=2e9", "tp-sp=2+zero2"},
-                                         Case{"slow_network", "h100,ranks-per-node=1,network=1e9,capacity=3e9", "zero3-offload"},
-                                         Case{"small", "h100,capacity=12e8", "tp-sp=4+pipeline=2"}),
+                         ::testing::Values(Case{"nodes", "h100,ranks-per-node=4,capacity=2e9", "tp-sp=2+zero2"},
+                                           Case{"slow_network", "h100,ranks-per-node=1,network=1e9,capacity=3e9",
+                                                "zero3-offload"},
+                                           Case{"small", "h100,capacity=12e8", "tp-sp=4+pipeline=2"}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

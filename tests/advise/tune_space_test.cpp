@@ -14,11 +14,11 @@
 namespace consist::launch {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::Each;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> layouts_over(int ranks) {
   RunConfig config;
@@ -84,8 +84,8 @@ TEST(TuneSpace, HasThePlaceOfActivationsUnlessItIsSettled) {
   const auto values = [&](const Settled& settled) {
     return Space(config, settled, parse_machine("h200"), test::plugin_host()).values_of(0, offload_option);
   };
-  EXPECT_THAT(values({}), testing::ElementsAre("none", "all"));
-  EXPECT_THAT(values({.offload = true}), testing::IsEmpty());
+  EXPECT_THAT(values({}), ::testing::ElementsAre("none", "all"));
+  EXPECT_THAT(values({.offload = true}), ::testing::IsEmpty());
 }
 
 TEST(TuneSpace, RecomputesInAnyNumberOfLayersWhereItIsAskedFor) {

@@ -21,9 +21,9 @@
 namespace consist {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 const std::vector<Column> kColumns = {
     {"step", "1", "optimizer step, from 1"}, {"loss", "1", "mean loss of the step"}, {"step_time", "s", "time of the step"}};
@@ -154,7 +154,7 @@ TEST(Archive, AnExistingFileIsKept) {
 TEST(Archive, IsWrittenByOneRunAtATime) {
   const TemporaryFolder folder;
   const std::string path = folder / "run.h5";
-  const auto in_use = ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(path), HasSubstr("being written by another run")));
+  const auto in_use = ThrowsMessage<UsageError>(::testing::AllOf(HasSubstr(path), HasSubstr("being written by another run")));
   {
     Archive archive(path, false);
     archive.define_steps(kColumns);
@@ -205,7 +205,7 @@ TEST(Archive, OnlyArchivesAreReplaced) {
   write_whole(text, "a life's work");
   std::filesystem::create_symlink(text, path);
   EXPECT_THAT([&] { check_archive_path(path, false); },
-              ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(path + " (a link to " + text + ")"), HasSubstr("exists"))));
+              ThrowsMessage<UsageError>(::testing::AllOf(HasSubstr(path + " (a link to " + text + ")"), HasSubstr("exists"))));
   EXPECT_THAT([&] { check_archive_path(path, true); }, ThrowsMessage<UsageError>(HasSubstr("is no HDF5 file")));
   EXPECT_THAT([&] { Archive(path, true); }, ThrowsMessage<UsageError>(HasSubstr("is no HDF5 file")));
   EXPECT_EQ(read_whole(text), "a life's work");
@@ -220,7 +220,7 @@ TEST(Archive, OnlyArchivesAreReplaced) {
 
 TEST(Archive, APathThatCannotBeWritten) {
   EXPECT_THAT([] { Archive("/nowhere/run.h5", false); },
-              ThrowsMessage<SystemError>(testing::AllOf(HasSubstr("/nowhere/run.h5"), HasSubstr("No such file"))));
+              ThrowsMessage<SystemError>(::testing::AllOf(HasSubstr("/nowhere/run.h5"), HasSubstr("No such file"))));
   EXPECT_THAT([] { Archive("/proc/run.h5", false); }, ThrowsMessage<SystemError>(HasSubstr("/proc/run.h5")));
 }
 
@@ -274,7 +274,7 @@ TEST(Archive, ADiskThatFillsUp) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  EXPECT_THAT(outcome, testing::AllOf(HasSubstr(path), HasSubstr("File too large"), testing::Not(HasSubstr("but a later"))));
+  EXPECT_THAT(outcome, ::testing::AllOf(HasSubstr(path), HasSubstr("File too large"), ::testing::Not(HasSubstr("but a later"))));
   const std::vector<double> steps = ArchiveReader(path).column("step");
   EXPECT_GT(steps.size(), 2000U);
   for (std::size_t i = 0; i < steps.size(); ++i) ASSERT_EQ(steps[i], double(i + 1));

@@ -32,7 +32,7 @@ double read_number(hid_t file, const char* name, hsize_t row) {
   return values.at(row);
 }
 
-const std::vector<ComparisonColumn> kColumns = {{"tokens_per_second", "tokens/s"}, {"outcome", ""}};
+const std::vector<ComparisonColumn> compared_columns = {{"tokens_per_second", "tokens/s"}, {"outcome", ""}};
 
 TEST(Comparison, LinksLeadToTheRunsAlsoAfterAMove) {
   const TemporaryFolder folder;
@@ -42,7 +42,7 @@ TEST(Comparison, LinksLeadToTheRunsAlsoAfterAMove) {
   const std::vector<ComparedRun> runs = {{"a fp32", folder / "made/runs/a.h5", {100.0, "finished"}},
                                          {"b fp32", folder / "made/runs/b.h5", {200.0, "finished"}},
                                          {"c", "", {0.0, "unavailable"}}};
-  write_comparison(folder / "made/comparison.h5", kColumns, runs);
+  write_comparison(folder / "made/comparison.h5", compared_columns, runs);
   std::filesystem::rename(folder / "made", folder / "moved");
   EXPECT_FALSE(std::filesystem::exists(folder / "moved/comparison.h5.partial"));
 
@@ -64,18 +64,18 @@ TEST(Comparison, LinksLeadToTheRunsAlsoAfterAMove) {
 TEST(Comparison, IsReplacedAsAWhole) {
   const TemporaryFolder folder;
   const std::string path = folder / "comparison.h5";
-  write_comparison(path, kColumns, {{"a", "", {1.0, "finished"}}});
-  write_comparison(path, kColumns, {{"a", "", {1.0, "finished"}}, {"b", "", {7.0, "failed"}}});
+  write_comparison(path, compared_columns, {{"a", "", {1.0, "finished"}}});
+  write_comparison(path, compared_columns, {{"a", "", {1.0, "finished"}}, {"b", "", {7.0, "failed"}}});
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
   EXPECT_EQ(read_number(file, "/summary/tokens_per_second", 1), 7.0);
   H5Fclose(file);
-  EXPECT_THROW(write_comparison("/nowhere/c.h5", kColumns, {}), SystemError);
+  EXPECT_THROW(write_comparison("/nowhere/c.h5", compared_columns, {}), SystemError);
 }
 
 TEST(Comparison, LinksToEveryRepeatAndIsReadBack) {
   const TemporaryFolder folder;
   const std::string path = folder / "comparison.h5";
-  write_comparison(path, kColumns,
+  write_comparison(path, compared_columns,
                    {{"b", folder / "b.h5", {1.0, "finished"}, {{"b.repeat2", folder / "b2.h5"}}}, {"a", "", {2.0, "failed"}}});
   const std::vector<std::pair<std::string, std::string>> links{{"b", folder / "b.h5"}, {"b.repeat2", folder / "b2.h5"}};
   EXPECT_EQ(linked_archives(path), links);
@@ -85,10 +85,10 @@ TEST(Comparison, LinksToEveryRepeatAndIsReadBack) {
 TEST(Comparison, RulesAreChecked) {
   const TemporaryFolder folder;
   const std::string path = folder / "comparison.h5";
-  EXPECT_THROW(write_comparison(path, kColumns, {{"a/b", "", {1.0, "x"}}}), ProgramError);
-  EXPECT_THROW(write_comparison(path, kColumns, {{"a", "", {1.0, "x"}}, {"a", "", {1.0, "x"}}}), ProgramError);
-  EXPECT_THROW(write_comparison(path, kColumns, {{"a", "", {1.0}}}), ProgramError);
-  EXPECT_THROW(write_comparison(path, kColumns, {{"a", "", {1.0, "x"}}, {"b", "", {"y", "x"}}}), ProgramError);
+  EXPECT_THROW(write_comparison(path, compared_columns, {{"a/b", "", {1.0, "x"}}}), ProgramError);
+  EXPECT_THROW(write_comparison(path, compared_columns, {{"a", "", {1.0, "x"}}, {"a", "", {1.0, "x"}}}), ProgramError);
+  EXPECT_THROW(write_comparison(path, compared_columns, {{"a", "", {1.0}}}), ProgramError);
+  EXPECT_THROW(write_comparison(path, compared_columns, {{"a", "", {1.0, "x"}}, {"b", "", {"y", "x"}}}), ProgramError);
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 

@@ -48,7 +48,7 @@ std::string run(const TemporaryFolder& folder, const std::string& script) {
   return output;
 }
 
-class ArchiveDocumentation : public testing::Test {
+class ArchiveDocumentation : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(python())) {

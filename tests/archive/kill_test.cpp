@@ -51,11 +51,11 @@ extern "C" int ftruncate(int fd, off_t length) {
 namespace consist {
 namespace {
 
-const std::vector<Column> kColumns = {{"step", "1", "step"},
-                                      {"loss", "1", "loss"},
-                                      {"grad_norm", "1", "norm"},
-                                      {"learning_rate", "1", "rate"},
-                                      {"step_time", "s", "time"}};
+const std::vector<Column> step_columns = {{"step", "1", "step"},
+                                          {"loss", "1", "loss"},
+                                          {"grad_norm", "1", "norm"},
+                                          {"learning_rate", "1", "rate"},
+                                          {"step_time", "s", "time"}};
 
 std::vector<double> row(int step) {
   return {double(step), 1.0 / step, 2.0 / step, 3.0 / step, 4.0 / step};
@@ -79,7 +79,7 @@ void write_steps(const std::string& path, int first_counted, long writes, int la
   Archive archive(path, true);
   archive.text("/config", R"({"model":"llama"})");
   archive.define_experts({1, 3}, 2);
-  archive.define_steps(kColumns);
+  archive.define_steps(step_columns);
   for (int step = 1; step <= last; ++step) {
     if (step == first_counted) writes_left = writes;
     archive.append(row(step));
@@ -100,10 +100,10 @@ void expect_readable(const std::string& path, int at_least) {
   EXPECT_EQ(reader.text("/config"), R"({"model":"llama"})");
   const std::vector<double> steps = reader.column("step");
   ASSERT_GE(int(steps.size()), at_least);
-  for (std::size_t c = 0; c < kColumns.size(); ++c) {
-    const std::vector<double> values = reader.column(kColumns[c].name);
+  for (std::size_t c = 0; c < step_columns.size(); ++c) {
+    const std::vector<double> values = reader.column(step_columns[c].name);
     ASSERT_EQ(values.size(), steps.size());
-    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], row(int(i) + 1)[c]) << kColumns[c].name << " " << i;
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], row(int(i) + 1)[c]) << step_columns[c].name << " " << i;
   }
   EXPECT_NO_THROW(reader.events());
   const std::vector<ArchivedEvaluation> evaluations = reader.evaluations();
@@ -174,7 +174,7 @@ void kill_after_each_write(int from, int last) {
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     expect_readable(path, shared.steps());
-    if (testing::Test::HasFatalFailure()) return;
+    if (::testing::Test::HasFatalFailure()) return;
     if (WIFEXITED(status)) break;
     ++kills;
   }

@@ -70,9 +70,9 @@ int remove(const char* path) noexcept {
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 /// A number that a child shares with the test.
 class Shared {
@@ -143,7 +143,7 @@ TEST(CheckpointKill, AtEveryChangeOfTheDisk) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_GE(committed.value(), 10);
     expect_intact(folder.path(), committed.value());
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
     if (WIFEXITED(status)) break;
     ++kills;
   }
@@ -172,7 +172,7 @@ TEST(CheckpointKill, AtRandomTimes) {
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     ASSERT_GT(committed.value(), last);
     expect_intact(folder.path(), committed.value());
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
     last = steps_in(folder.path()).front();
   }
 }
@@ -216,7 +216,7 @@ std::string save_too_much(const std::string& folder, const std::function<void()>
   expect_sound(latest_checkpoint(folder).value(), 10);
   save(writer, 30);  // what fits is still written
   expect_sound(latest_checkpoint(folder).value(), 30);
-  return testing::Test::HasFailure() ? error + " (what is left is not sound)" : error;
+  return ::testing::Test::HasFailure() ? error + " (what is left is not sound)" : error;
 }
 
 TEST(CheckpointDiskFull, ALimitOnTheSizeOfFiles) {
@@ -229,8 +229,8 @@ TEST(CheckpointDiskFull, ALimitOnTheSizeOfFiles) {
     });
   });
   EXPECT_THAT(report, AllOf(HasSubstr(folder / "step-00000020.partial/rank-00000.safetensors"), HasSubstr("File too large"),
-                            HasSubstr("it needs 4000"), testing::Not(HasSubstr("still there")),
-                            testing::Not(HasSubstr("not sound")), testing::Not(HasSubstr("unexpected"))));
+                            HasSubstr("it needs 4000"), ::testing::Not(HasSubstr("still there")),
+                            ::testing::Not(HasSubstr("not sound")), ::testing::Not(HasSubstr("unexpected"))));
 }
 
 TEST(CheckpointDiskFull, AFileSystemOfTwoMegabytes) {
@@ -250,8 +250,8 @@ TEST(CheckpointDiskFull, AFileSystemOfTwoMegabytes) {
   });
   if (report == "not permitted") GTEST_SKIP() << "mounting a small file system is not permitted here";
   EXPECT_THAT(report, AllOf(HasSubstr(folder / "step-00000020.partial/rank-00000.safetensors"), HasSubstr("No space left"),
-                            HasSubstr("it needs 4000"), HasSubstr("are free"), testing::Not(HasSubstr("still there")),
-                            testing::Not(HasSubstr("not sound")), testing::Not(HasSubstr("unexpected"))));
+                            HasSubstr("it needs 4000"), HasSubstr("are free"), ::testing::Not(HasSubstr("still there")),
+                            ::testing::Not(HasSubstr("not sound")), ::testing::Not(HasSubstr("unexpected"))));
 }
 
 }  // namespace

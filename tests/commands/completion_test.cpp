@@ -14,11 +14,13 @@
 #include "launch/cli/man_page.h"
 #include "launch/commands/commands.h"
 #include "tests/child_process.h"
+#include "tests/consist_program.h"
 #include "tests/temporary_folder.h"
 
 namespace consist::launch {
 namespace {
 
+using consist::test::program;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -26,8 +28,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
-
-const std::string program = CONSIST_BINARY_DIR "/bin/consist";
 
 std::set<std::string> lines_of(const std::string& text) {
   std::set<std::string> lines;

@@ -18,7 +18,7 @@ inline PluginHost& host() {
   return host;
 }
 
-class ConfigFileTest : public testing::Test {
+class ConfigFileTest : public ::testing::Test {
  protected:
   std::string file(const std::string& name, const std::string& text) const {
     write_whole(folder_ / name, text);

@@ -8,10 +8,10 @@ namespace consist {
 namespace {
 
 using test::host;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ConfigFile : public test::ConfigFileTest {};
 

@@ -9,19 +9,19 @@
 
 #include "core/archive/reader.h"
 #include "tests/child_process.h"
+#include "tests/consist_program.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using test::program;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-const std::string program = CONSIST_BINARY_DIR "/bin/consist";
-
-class EvaluateArchive : public testing::Test {
+class EvaluateArchive : public ::testing::Test {
  protected:
   EvaluateArchive() {
     const test::ChildResult trained =

@@ -6,19 +6,20 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/child_process.h"
+#include "tests/consist_program.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-using testing::Not;
+using test::program;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-const std::string program = CONSIST_BINARY_DIR "/bin/consist";
 const std::string reference = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";  // 101 tokens, 128 positions, eos 2
 
-class Generate : public testing::Test {
+class Generate : public ::testing::Test {
  protected:
   test::ChildResult run(std::vector<std::string> options) const {
     options.insert(options.begin(), {program, "generate", "--device=cpu", "--cpu.threads=1", "--json=" + made(), "--overwrite"});

@@ -23,15 +23,15 @@ namespace consist {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* secret = "PLANTED-SECRET-7f3a91";
 
-PluginHost& host() {
-  static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
-  return host;
+PluginHost& plugin_host() {
+  static PluginHost plugin_host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  return plugin_host;
 }
 
 /// Names, sizes and contents of all files below a folder.
@@ -45,8 +45,8 @@ std::map<std::string, std::string> snapshot(const fs::path& folder) {
 
 /// The output of a command that reads a file, on both streams, and the message that it ends with.
 std::string said_by(const std::function<void()>& command) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   std::string error;
   try {
     command();
@@ -54,10 +54,10 @@ std::string said_by(const std::function<void()>& command) {
     error = printable(thrown.what());  // as main() prints it
     EXPECT_NE(error, "");
   }
-  return testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr() + error;
+  return ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr() + error;
 }
 
-class HostileArchives : public testing::Test {
+class HostileArchives : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::create_directory(folder_ / "made");
@@ -112,7 +112,7 @@ class HostileArchives : public testing::Test {
          }},
         {"--config",
          [](const std::string& path) {
-           const RunConfig config = make_config(parse_run({"--config", path}), host());
+           const RunConfig config = make_config(parse_run({"--config", path}), plugin_host());
            std::printf("%s", config.to_json().c_str());
            EXPECT_TRUE(config.archive.empty() && !config.overwrite);
          }},
@@ -165,7 +165,7 @@ TEST_F(HostileArchives, LinesOfAnArchiveCannotBeFaked) {
 }
 
 /// A run's archive whose configuration says more than a run does.
-class HostileConfiguration : public testing::Test {
+class HostileConfiguration : public ::testing::Test {
  protected:
   void write(const std::string& more) const {
     Archive archive(folder_ / "run.h5", true);
@@ -192,10 +192,10 @@ TEST_F(HostileConfiguration, GivesNoOptionThatNamesCodeOrAPlace) {
     const bool flag = option.spec.kind == OptionKind::flag;
     of_run += ", \"" + key + "\": " + (flag ? "true" : option.spec.kind == OptionKind::integer ? "3" : "\"" + evil + "\"");
   }
-  for (const PluginFile& file : host().files()) {
+  for (const PluginFile& file : plugin_host().files()) {
     if (!file.problem.empty()) continue;
     std::string options;
-    for (const OptionSpec& spec : host().option_table(file.kind, file.name)) {
+    for (const OptionSpec& spec : plugin_host().option_table(file.kind, file.name)) {
       const std::string help = spec.help;
       EXPECT_TRUE(help.find(".so") == std::string::npos || spec.role == OptionRole::code) << file.name << "." << spec.name;
       EXPECT_TRUE(file.kind != "observer" || spec.kind != OptionKind::text || spec.role == OptionRole::results)
@@ -206,19 +206,19 @@ TEST_F(HostileConfiguration, GivesNoOptionThatNamesCodeOrAPlace) {
     }
     if (!options.empty()) of_plugins += (of_plugins.empty() ? "\"" : ", \"") + file.name + "\": {" + options + "}";
   }
-  ASSERT_THAT(names, testing::IsSupersetOf({"plugin", "archive", "checkpoint", "export", "trace", "observe", "csv.file",
-                                            "tensorboard.folder", "socket.library"}));
+  ASSERT_THAT(names, ::testing::IsSupersetOf({"plugin", "archive", "checkpoint", "export", "trace", "observe", "csv.file",
+                                              "tensorboard.folder", "socket.library"}));
   write(of_run + ", \"plugin_options\": {" + of_plugins + "}, \"chosen_options\": {" + of_plugins + "}");
   ParsedRun parsed = parse_run({"--config", folder_ / "run.h5"});
-  EXPECT_THAT(plugin_paths(parsed), testing::IsEmpty());
-  const RunConfig config = make_config(parsed, host());
+  EXPECT_THAT(plugin_paths(parsed), ::testing::IsEmpty());
+  const RunConfig config = make_config(parsed, plugin_host());
   EXPECT_THAT(config.to_json(), Not(HasSubstr(evil)));
   EXPECT_TRUE(config.archive.empty() && config.checkpoint.empty() && !config.overwrite && !config.resume);
   std::string notes;
   for (const std::string& note : config.notes) notes += note + "\n";
   for (const std::string& name : names) EXPECT_THAT(notes, HasSubstr("--" + name)) << "the user is told";
   EXPECT_THAT(notes, HasSubstr("give it on the command line"));
-  const RunConfig given = make_config(parse_run({"--config", folder_ / "run.h5", "--socket.library", "mine.so"}), host());
+  const RunConfig given = make_config(parse_run({"--config", folder_ / "run.h5", "--socket.library", "mine.so"}), plugin_host());
   EXPECT_EQ(given.plugin_options.at("socket").at("library"), "mine.so");
 }
 

@@ -11,8 +11,8 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string output_of(std::vector<std::string> more) {
   more.insert(more.begin(), {CONSIST_BINARY_DIR "/bin/consist", "train", "--model", CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",

@@ -12,8 +12,8 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 test::ChildResult train(const std::string& archive, const std::string& fields) {
   return test::run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--model", CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",

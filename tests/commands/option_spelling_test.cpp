@@ -11,8 +11,8 @@
 namespace consist::test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Given = std::map<std::string, std::string>;
 
 class OptionSpelling : public ConfigFileTest {

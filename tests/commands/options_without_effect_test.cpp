@@ -10,7 +10,7 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<std::string> notes_of(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"--model", "llama-tiny", "--plugin", CONSIST_BINARY_DIR "/lib/consist/plugins"});
@@ -48,7 +48,7 @@ TEST(OptionsWithoutEffect, QuantizedGathersWhereNothingIsGathered) {
         .output;
   };
   EXPECT_THAT(explained("ddp"), HasSubstr("--fp8.gathers has no effect here"));
-  EXPECT_THAT(explained("tp-sp"), testing::Not(HasSubstr("has no effect")));
+  EXPECT_THAT(explained("tp-sp"), ::testing::Not(HasSubstr("has no effect")));
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace consist {
 namespace {
 
 using test::host;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class PrintedConfig : public test::ConfigFileTest {};
 
@@ -161,7 +161,7 @@ TEST_F(PrintedConfig, DefaultsOfAFileAreNotNotedAsWithoutEffect) {
   RunConfig c;
   c.model = "llama-tiny";
   const std::string path = file("run.toml", to_toml(c, host()));
-  EXPECT_THAT(config_of(path).notes, testing::IsEmpty());
+  EXPECT_THAT(config_of(path).notes, ::testing::IsEmpty());
   EXPECT_THAT(config_of(path, {"--checkpoint-keep", "2"}).notes, ElementsAre(HasSubstr("--checkpoint-keep has no effect here")));
 }
 

@@ -16,7 +16,7 @@ struct Expected {
   const char* collective;
 };
 
-class Profile : public testing::TestWithParam<Expected> {};
+class Profile : public ::testing::TestWithParam<Expected> {};
 
 TEST_P(Profile, TimesEveryInstructionOfBothQueues) {
   const TemporaryFolder folder;
@@ -24,9 +24,9 @@ TEST_P(Profile, TimesEveryInstructionOfBothQueues) {
       test::train_tiny({"--steps", "4", "--strategy", GetParam().strategy, "--profile", "--archive", folder / "run.h5"});
   ASSERT_EQ(run.status, 0) << run.output;
   // Seven linears in each of four layers: q, k and v are one product, and so are gate and up.
-  EXPECT_THAT(run.output, testing::ContainsRegex("compute +packed_linear_weight_grad +8 "));
-  EXPECT_THAT(run.output, testing::ContainsRegex("compute +linear_weight_grad +8 "));
-  EXPECT_THAT(run.output, testing::ContainsRegex(std::string("comm:data +") + GetParam().collective + " "));
+  EXPECT_THAT(run.output, ::testing::ContainsRegex("compute +packed_linear_weight_grad +8 "));
+  EXPECT_THAT(run.output, ::testing::ContainsRegex("compute +linear_weight_grad +8 "));
+  EXPECT_THAT(run.output, ::testing::ContainsRegex(std::string("comm:data +") + GetParam().collective + " "));
 
   const ArchiveReader archive(folder / "run.h5");
   const nlohmann::json profile = nlohmann::json::parse(archive.text("/profile"));
@@ -45,7 +45,8 @@ TEST_P(Profile, TimesEveryInstructionOfBothQueues) {
 }
 
 // zero2's program has instructions without outputs (release).
-INSTANTIATE_TEST_SUITE_P(Strategies, Profile, testing::Values(Expected{"ddp", "all_reduce"}, Expected{"zero2", "reduce_scatter"}),
+INSTANTIATE_TEST_SUITE_P(Strategies, Profile,
+                         ::testing::Values(Expected{"ddp", "all_reduce"}, Expected{"zero2", "reduce_scatter"}),
                          [](const auto& info) { return std::string(info.param.strategy); });
 
 TEST(PipelineProfile, SaysWhatRanksWaitAndHowFastTheyAreAsTheOptionTakesIt) {
@@ -56,7 +57,7 @@ TEST(PipelineProfile, SaysWhatRanksWaitAndHowFastTheyAreAsTheOptionTakesIt) {
   };
   const test::ChildResult profiled = run({"--profile", "--archive", folder / "run.h5"});
   ASSERT_EQ(profiled.status, 0) << profiled.output;
-  EXPECT_THAT(profiled.output, testing::ContainsRegex("idle [0-9.]+% of forward and backward, measured"));
+  EXPECT_THAT(profiled.output, ::testing::ContainsRegex("idle [0-9.]+% of forward and backward, measured"));
 
   const nlohmann::json profile = nlohmann::json::parse(ArchiveReader(folder / "run.h5").text("/profile"));
   for (const nlohmann::json& by_rank : {profile["idle_share"]["ranks"], profile["rank_speeds"]}) {

@@ -10,8 +10,8 @@ namespace consist {
 namespace {
 
 using test::host;
-using testing::Contains;
-using testing::HasSubstr;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 class Repeated : public test::ConfigFileTest {
  protected:

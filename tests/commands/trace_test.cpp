@@ -36,10 +36,10 @@ TEST(Trace, HasTheQueuesOfEveryRankOnOneClock) {
     if (event["name"] == "thread_name") names[queue] = event["args"]["name"];
     if (event["ph"] == "X") queues[queue].push_back(event);
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre(testing::Pair(testing::Pair(0, 0), "compute"),
-                                                   testing::Pair(testing::Pair(1, 0), "compute"),
-                                                   testing::Pair(testing::Pair(0, testing::Gt(0)), "comm:data"),
-                                                   testing::Pair(testing::Pair(1, testing::Gt(0)), "comm:data")));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre(::testing::Pair(::testing::Pair(0, 0), "compute"),
+                                                     ::testing::Pair(::testing::Pair(1, 0), "compute"),
+                                                     ::testing::Pair(::testing::Pair(0, ::testing::Gt(0)), "comm:data"),
+                                                     ::testing::Pair(::testing::Pair(1, ::testing::Gt(0)), "comm:data")));
   std::map<std::string, std::vector<Json>> collectives;  // one of each rank
   for (const auto& [queue, events] : queues) {
     double end = 0;
@@ -66,8 +66,8 @@ TEST(Trace, IsRefusedWithoutAFolderForIt) {
   const TemporaryFolder folder;
   const test::ChildResult run = train({"--trace", folder / "none/step.json"});
   EXPECT_NE(run.status, 0);
-  EXPECT_THAT(run.output, testing::HasSubstr("there is no folder " + (folder / "none")));
-  EXPECT_THAT(run.output, testing::Not(testing::HasSubstr("step 1")));
+  EXPECT_THAT(run.output, ::testing::HasSubstr("there is no folder " + (folder / "none")));
+  EXPECT_THAT(run.output, ::testing::Not(::testing::HasSubstr("step 1")));
 }
 
 TEST(Trace, IsRefusedBeforeTheRunWhereItCannotBeWritten) {
@@ -76,8 +76,8 @@ TEST(Trace, IsRefusedBeforeTheRunWhereItCannotBeWritten) {
   for (const std::string place : {std::string("/proc/step.json"), folder.path().string()}) {
     const test::ChildResult run = train({"--trace", place, "--archive", folder / "run.h5"});
     EXPECT_NE(run.status, 0);
-    EXPECT_THAT(run.output, testing::HasSubstr(place));
-    EXPECT_THAT(run.output, testing::Not(testing::HasSubstr("step 1/")));
+    EXPECT_THAT(run.output, ::testing::HasSubstr(place));
+    EXPECT_THAT(run.output, ::testing::Not(::testing::HasSubstr("step 1/")));
     EXPECT_FALSE(std::filesystem::exists(folder / "run.h5"));
   }
 }

@@ -146,8 +146,8 @@ TEST(Tune, ListedTransportsAreSearchedAndTheReasonNamesThem) {
   const std::size_t fast = result.output.find("--transport nvlink"), slow = result.output.find("--transport socket");
   ASSERT_NE(slow, std::string::npos) << result.output;
   EXPECT_LT(fast, slow);
-  EXPECT_THAT(result.output, testing::ContainsRegex("Beside '--transport socket[^\n]* ms less of exposed communication "
-                                                    "\\(data over nvlink within nodes, not data over socket within nodes\\)"));
+  EXPECT_THAT(result.output, ::testing::ContainsRegex("Beside '--transport socket[^\n]* ms less of exposed communication "
+                                                      "\\(data over nvlink within nodes, not data over socket within nodes\\)"));
   const std::size_t train = result.output.find("  consist train ");
   ASSERT_NE(train, std::string::npos);
   const std::string command = result.output.substr(train);
@@ -177,7 +177,7 @@ TEST(Tune, OptionsOfThirdPartiesAreSearched) {
                               "32 --batch 2 --global-batch 4 --strategy sample --recompute none --measure 0"));
   ASSERT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output,
-              testing::ContainsRegex("2 (configurations estimated|simulated whole)"));  // sample.bytes is 25Mi or 10M
+              ::testing::ContainsRegex("2 (configurations estimated|simulated whole)"));  // sample.bytes is 25Mi or 10M
 }
 
 TEST(Tune, LooksAtActivationsOnTheHostWhereMemoryIsShort) {

@@ -18,7 +18,7 @@ using test::plain_machine;
 using test::shared;
 
 /// Every linear and every adamw of the step takes so long at the load at which it was measured.
-Machine measured(const Program& program, double linear, double adamw) {
+Machine machine_measured(const Program& program, double linear, double adamw) {
   Machine machine = plain_machine();
   std::map<std::string, std::map<std::pair<double, double>, DType>> costs;
   for (const Instruction& i : program.instructions) {
@@ -60,7 +60,7 @@ Timed durations(const Program& program, Machine machine) {
 
 /// A machine on which nothing that is not measured takes time.
 Machine idle_but_measured(const Program& program, double linear, double adamw) {
-  Machine machine = measured(program, linear, adamw);
+  Machine machine = machine_measured(program, linear, adamw);
   machine.device.peak_fp32 = machine.device.peak_bf16 = machine.device.peak_fp8 = {test::endless};
   for (auto& times : machine.device.times) {
     for (auto& point : times.points) EXPECT_GT(point.seconds, 0);

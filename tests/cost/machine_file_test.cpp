@@ -14,8 +14,8 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 TEST(MachineFile, ThoseThatShipAreReadAndWrittenToTheBit) {

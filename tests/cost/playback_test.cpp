@@ -10,7 +10,7 @@
 namespace consist {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr int compute = 0, network = 1, other = 2;
 

@@ -14,7 +14,7 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 Json figure(double value, const char* source = "measured here") {
@@ -30,7 +30,7 @@ std::string file_with(const Json& power) {
   if (!power.is_null()) json["power"] = power;
   return json.dump();
 }
-std::string error_of(const Json& power) {
+std::string error_of_power(const Json& power) {
   try {
     machine_from_json(file_with(power), "m.json");
   } catch (const DataError& error) {
@@ -72,19 +72,20 @@ TEST(Power, IsWrittenAndReadToTheBit) {
 }
 
 TEST(Power, ErrorsSayWhatIsMissing) {
-  EXPECT_EQ(error_of(Json()), "");
-  EXPECT_EQ(error_of({{"limit", figure(700)}}), "");
-  EXPECT_EQ(error_of({{"idle", figure(70)}, {"loads", {load("*", 600), load("attention", 500)}}}), "");
-  EXPECT_THAT(error_of(Json::object()), HasSubstr("m.json: power: limit and loads are missing"));
-  EXPECT_THAT(error_of({{"limit", figure(0)}}), HasSubstr("m.json: power: limit: value must be a number above 0"));
-  EXPECT_THAT(error_of({{"limit", {{"value", 1}, {"source", "guess"}}}}), HasSubstr("source is \"guess\"; it can be"));
-  EXPECT_THAT(error_of({{"idle", figure(70)}, {"loads", {load("products", 600)}}}), HasSubstr("must say what work \"*\" draws"));
-  EXPECT_THAT(error_of({{"loads", {load("*", 600)}}}), HasSubstr("needs \"idle\" beside it"));
-  EXPECT_THAT(error_of({{"idle", figure(70)}, {"loads", {load("*", 600), load("*", 500)}}}),
+  EXPECT_EQ(error_of_power(Json()), "");
+  EXPECT_EQ(error_of_power({{"limit", figure(700)}}), "");
+  EXPECT_EQ(error_of_power({{"idle", figure(70)}, {"loads", {load("*", 600), load("attention", 500)}}}), "");
+  EXPECT_THAT(error_of_power(Json::object()), HasSubstr("m.json: power: limit and loads are missing"));
+  EXPECT_THAT(error_of_power({{"limit", figure(0)}}), HasSubstr("m.json: power: limit: value must be a number above 0"));
+  EXPECT_THAT(error_of_power({{"limit", {{"value", 1}, {"source", "guess"}}}}), HasSubstr("source is \"guess\"; it can be"));
+  EXPECT_THAT(error_of_power({{"idle", figure(70)}, {"loads", {load("products", 600)}}}),
+              HasSubstr("must say what work \"*\" draws"));
+  EXPECT_THAT(error_of_power({{"loads", {load("*", 600)}}}), HasSubstr("needs \"idle\" beside it"));
+  EXPECT_THAT(error_of_power({{"idle", figure(70)}, {"loads", {load("*", 600), load("*", 500)}}}),
               HasSubstr("stands in the list twice"));
-  EXPECT_THAT(error_of({{"idle", figure(70)}, {"loads", {load("*", 600), load("sleep", 5)}}}),
+  EXPECT_THAT(error_of_power({{"idle", figure(70)}, {"loads", {load("*", 600), load("sleep", 5)}}}),
               HasSubstr("work is \"sleep\"; it can be *, products, attention, memory_bound, optimizer"));
-  EXPECT_THAT(error_of({{"limit", figure(700)}, {"lmit", 3}}), HasSubstr("unknown key \"lmit\""));
+  EXPECT_THAT(error_of_power({{"limit", figure(700)}, {"lmit", 3}}), HasSubstr("unknown key \"lmit\""));
 }
 
 TEST(Power, IdleCountsWhereNothingIsComputed) {

@@ -15,7 +15,7 @@ namespace {
 using test::planned;
 using test::shared;
 
-Program step_on(const Machine& machine, int ranks) {
+Program plain_step_on(const Machine& machine, int ranks) {
   test::Case tiny(ranks);
   tiny.request.machine = shared(machine);
   return planned(tiny.step());
@@ -28,7 +28,7 @@ Simulation simulate_estimated(const Program& program) {
 }
 
 TEST(Simulator, OneRankIsBusyFromBeginToEnd) {
-  const Program program = step_on(test::plain_machine(), 1);
+  const Program program = plain_step_on(test::plain_machine(), 1);
   double flops = 0;
   for (const Instruction& i : program.instructions) flops += i.op->cost(program, i).flops;
   const Simulation simulation = simulate_estimated(program);
@@ -40,7 +40,7 @@ TEST(Simulator, OneRankIsBusyFromBeginToEnd) {
 TEST(Simulator, WhatComputeWaitsForIsNamedByItsAxis) {
   Machine machine = test::plain_machine();
   machine.node = test::links_of(1e-3);
-  const Program program = step_on(machine, 2);
+  const Program program = plain_step_on(machine, 2);
   double sent = 0;
   for (const Instruction& i : program.instructions) {
     if (i.op->is_collective()) sent += costs_of(program).seconds(program, i);
@@ -54,7 +54,7 @@ TEST(Simulator, WhatComputeWaitsForIsNamedByItsAxis) {
 }
 
 TEST(Simulator, TakesMeasuredDurations) {
-  const Program program = step_on(test::plain_machine(), 1);
+  const Program program = plain_step_on(test::plain_machine(), 1);
   const Program* stage = &program;
   Durations measured(program.instructions.size(), 0);
   for (std::size_t i = 0; i < measured.size(); ++i) measured[i] = program.instructions[i].op->touches_memory() ? 2 : 0;
@@ -86,7 +86,7 @@ TEST(Simulator, AStageThatIsDoneWaitsUntilTheStepsEnd) {
 }
 
 TEST(Simulator, RefusesProgramsWithoutTheirDurationsOrStages) {
-  Program program = step_on(test::plain_machine(), 1);
+  Program program = plain_step_on(test::plain_machine(), 1);
   const Program* stages[] = {&program, &program};
   const Durations durations[] = {estimated_durations(program), {1.0}};
   EXPECT_THROW(simulate({stages, 1}, {durations, 2}), ProgramError);

@@ -15,8 +15,8 @@
 namespace consist {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 const StepErrors measured{{"one device", {0.04}, 20}, {"nvlink within a node", {0.03}, 30},
@@ -99,7 +99,7 @@ std::vector<std::string> kinds_left(const std::string& machine) {
 
 TEST(StepErrors, AreForgottenWithTheFiguresThatTheyWereMeasuredWith) {
   const std::vector<std::string> all = kinds_left("h200");
-  EXPECT_THAT(all, testing::IsSupersetOf({"one device", "nvlink within a node", "offload", "fp8"}));
+  EXPECT_THAT(all, ::testing::IsSupersetOf({"one device", "nvlink within a node", "offload", "fp8"}));
   const auto without = [&](const std::string& kind) {
     std::vector<std::string> kinds = all;
     std::erase(kinds, kind);

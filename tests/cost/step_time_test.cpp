@@ -18,8 +18,8 @@ namespace {
 using test::links_of;
 using test::plain_machine;
 using test::planned;
-using testing::ContainsRegex;
-using testing::HasSubstr;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
 
 Program step_on(const Machine& machine, int ranks, bool pack = false) {
   test::Case tiny(ranks);

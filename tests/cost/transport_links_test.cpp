@@ -16,9 +16,9 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 using test::links_of;
 using test::plain_machine;

@@ -13,8 +13,8 @@
 namespace consist {
 namespace {
 
-using testing::ElementsAre;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::ThrowsMessage;
 
 class FunctionKernel final : public Kernel {
  public:
@@ -250,7 +250,7 @@ TEST(CpuDevice, MemoryIsZeroedAlignedAndCounted) {
   device->release(MemorySpace::device, a);
   device->release(MemorySpace::host, b);
   EXPECT_THAT([&] { device->allocate(MemorySpace::device, std::int64_t{1} << 60); },
-              ThrowsMessage<SystemError>(testing::HasSubstr("1152921504606846976")));
+              ThrowsMessage<SystemError>(::testing::HasSubstr("1152921504606846976")));
 }
 
 TEST(CpuDevice, OptionsThatCannotBe) {

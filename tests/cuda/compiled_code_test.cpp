@@ -14,8 +14,8 @@
 namespace consist::cuda {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 const KernelSettings hopper{.compute_capability = 90, .multiprocessors = 132};
 
@@ -48,7 +48,7 @@ TEST(CompiledCode, ThePresetForHopperHasItsBodies) {
   FAIL() << "there is no preset cuda-h200";
 }
 
-class CompiledFor90 : public testing::Test {
+class CompiledFor90 : public ::testing::Test {
  protected:
   void SetUp() override {
     int count = 0;

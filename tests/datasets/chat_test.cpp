@@ -20,8 +20,8 @@ using test::open;
 using test::read;
 using test::read_field;
 using test::refusal;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 const std::string golden = CONSIST_SOURCE_DIR "/tests/golden/chat/";
 const char* const names[] = {"chatml", "llama2", "llama3", "mistral", "qwen2.5", "qwen3"};
@@ -84,7 +84,7 @@ Chat whole(const Given& given, std::size_t tokens, int vocabulary) {
   return chat;
 }
 
-class ChatTemplates : public testing::TestWithParam<const char*> {};
+class ChatTemplates : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ChatTemplates, GiveTheTokensAndMasksOfTransformers) {
   const std::string name = GetParam();
@@ -120,7 +120,7 @@ TEST_P(ChatTemplates, GiveTheTokensAndMasksOfTransformers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ChatTemplates, testing::ValuesIn(names), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(All, ChatTemplates, ::testing::ValuesIn(names), [](const auto& info) {
   std::string name = info.param;
   std::erase(name, '.');
   return name;
@@ -217,7 +217,7 @@ TEST(ChatDataset, RolesThatAreLearntAreChosen) {
                                 {"tokenizer", model.path()},
                                 {"eval-fraction", "0"}},
                                4, model.vocabulary);
-  EXPECT_THAT(everything->fields(), testing::IsEmpty());
+  EXPECT_THAT(everything->fields(), ::testing::IsEmpty());
   EXPECT_THAT(refusal<DataError>("jsonl",
                                  {{"files", model / "row.jsonl"},
                                   {"format", "chat"},
@@ -263,7 +263,7 @@ TEST(ChatDataset, ATokenizerWithoutTheTemplatesTokensIsWarnedOf) {
   const auto dataset =
       open("jsonl", {{"files", folder / "row.jsonl"}, {"format", "chat"}, {"template", "chatml"}, {"eval-fraction", "0"}}, 4);
   EXPECT_THAT(dataset->warnings(),
-              testing::ElementsAre(AllOf(HasSubstr("<|im_start|>, <|im_end|>"), HasSubstr("several tokens each"))));
+              ::testing::ElementsAre(AllOf(HasSubstr("<|im_start|>, <|im_end|>"), HasSubstr("several tokens each"))));
 }
 
 }  // namespace

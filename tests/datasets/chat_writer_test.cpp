@@ -15,8 +15,8 @@
 namespace consist::records {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
 const std::string golden = CONSIST_SOURCE_DIR "/tests/golden/";
@@ -56,7 +56,7 @@ std::string refusal_of(const ChatWriter& writer, const Conversation& chat) {
   }
 }
 
-class BuiltinTemplates : public testing::TestWithParam<const char*> {};
+class BuiltinTemplates : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BuiltinTemplates, WriteToolsAndThoughtsAsThePublishedOnesDo) {
   const std::string name = GetParam();
@@ -84,7 +84,7 @@ TEST_P(BuiltinTemplates, WriteToolsAndThoughtsAsThePublishedOnesDo) {
   EXPECT_GE(written, 8);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BuiltinTemplates, testing::Values("chatml", "llama2", "llama3", "mistral", "qwen2.5", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(All, BuiltinTemplates, ::testing::Values("chatml", "llama2", "llama3", "mistral", "qwen2.5", "qwen3"),
                          [](const auto& parameter) {
                            std::string name = parameter.param;
                            std::erase(name, '.');

@@ -22,8 +22,8 @@ using test::Given;
 using test::open;
 using test::read;
 using test::refusal;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using tokenizer::Tokenizer;
 
 TEST(TextDataset, TheShippedCorpusIsReadByDefault) {
@@ -75,7 +75,7 @@ TEST(TextDataset, DocumentsAreFilesOrLines) {
 }
 
 /// A tokenizer whose end of text has a name of its own, in a folder for the files beside it.
-class OwnEndOfText : public testing::Test {
+class OwnEndOfText : public ::testing::Test {
  protected:
   OwnEndOfText() {
     nlohmann::json json = nlohmann::json::parse(read_whole(shipped_path("text/tokenizer.json")));
@@ -92,7 +92,7 @@ class OwnEndOfText : public testing::Test {
   void expect_found() const {
     const auto dataset = opened();
     EXPECT_THAT(dataset->describe(), HasSubstr("<end of it> behind each document"));
-    EXPECT_THAT(dataset->warnings(), testing::IsEmpty());
+    EXPECT_THAT(dataset->warnings(), ::testing::IsEmpty());
   }
   TemporaryFolder folder_;
 };
@@ -112,12 +112,12 @@ TEST_F(OwnEndOfText, IsFoundInTheFilesBesideTheTokenizer) {
 }
 
 TEST_F(OwnEndOfText, ThatNobodyDeclaresIsWarnedOf) {
-  EXPECT_THAT(opened()->warnings(), testing::ElementsAre(AllOf(HasSubstr("--text.separator auto"), HasSubstr("end-of-text"))));
+  EXPECT_THAT(opened()->warnings(), ::testing::ElementsAre(AllOf(HasSubstr("--text.separator auto"), HasSubstr("end-of-text"))));
   EXPECT_THAT(opened()->describe(), HasSubstr("without separators"));
   for (const char* text : {R"({"eos_token": "<none>"})", R"({"eos_token": null})", R"({"eos_token": 7})"}) {
     write_whole(folder_ / "tokenizer_config.json", text);
     write_whole(folder_ / "config.json", R"({"eos_token_id": 4096})");
-    EXPECT_THAT(opened()->warnings(), testing::SizeIs(text[14] == '7' ? 0 : 1)) << text;
+    EXPECT_THAT(opened()->warnings(), ::testing::SizeIs(text[14] == '7' ? 0 : 1)) << text;
   }
   write_whole(folder_ / "tokenizer_config.json", "{");
   EXPECT_THROW(opened(), DataError);
@@ -128,11 +128,11 @@ TEST(TextDataset, AVocabularyThatIsNotTheTokenizersIsWarnedOf) {
   const TemporaryFolder folder;
   write_whole(folder / "text.txt", "one two three four five");
   const Given options{{"files", folder / "text.txt"}, {"eval-fraction", "0"}};
-  EXPECT_THAT(open("text", options, 4, 4096)->warnings(), testing::IsEmpty());
-  EXPECT_THAT(open("text", options, 4, 4177)->warnings(), testing::IsEmpty());  // 2%
+  EXPECT_THAT(open("text", options, 4, 4096)->warnings(), ::testing::IsEmpty());
+  EXPECT_THAT(open("text", options, 4, 4177)->warnings(), ::testing::IsEmpty());  // 2%
   EXPECT_THAT(open("text", options, 4, 32000)->warnings(),
-              testing::ElementsAre(AllOf(HasSubstr("vocabulary has 32000 tokens"), HasSubstr("has 4096"))));
-  EXPECT_THAT(open("text", options, 4, 4095)->warnings(), testing::ElementsAre(HasSubstr("beyond would be refused")));
+              ::testing::ElementsAre(AllOf(HasSubstr("vocabulary has 32000 tokens"), HasSubstr("has 4096"))));
+  EXPECT_THAT(open("text", options, 4, 4095)->warnings(), ::testing::ElementsAre(HasSubstr("beyond would be refused")));
 }
 
 TEST(TextDataset, LinesAcrossBlocksOfReading) {

@@ -16,11 +16,11 @@ namespace {
 using test::Given;
 using test::open;
 using test::refusal;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Tokens = std::vector<std::int32_t>;
 
-class EvaluationRows : public testing::Test {
+class EvaluationRows : public ::testing::Test {
  protected:
   /// Writes rows of different lengths and keeps the tokens of each.
   EvaluationRows() {

@@ -17,8 +17,8 @@ using test::open;
 using test::read;
 using test::read_field;
 using test::refusal;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using tokenizer::Tokenizer;
 
 void write_gzip(const std::string& path, const std::string& text) {
@@ -61,7 +61,7 @@ TEST(JsonlDataset, RowsAreDocuments) {
       open("jsonl", {{"files", folder / "rows.jsonl"}, {"eval-fraction", "0"}}, static_cast<std::int64_t>(sequence));
   EXPECT_EQ(dataset->train_sequences(), 1);
   EXPECT_EQ(read(*dataset, 0, sequence), expected);
-  EXPECT_THAT(dataset->fields(), testing::IsEmpty());
+  EXPECT_THAT(dataset->fields(), ::testing::IsEmpty());
   EXPECT_THAT(dataset->describe(), AllOf(HasSubstr("1 file, 3 documents"), HasSubstr("<|endoftext|> behind each document")));
   write_whole(folder / "other.jsonl", "{\"body\": \"one two\"}\n{\"body\": \"thr\\u00e9e\\nfour\"}\n{\"body\": \"five six\"}\n");
   const auto other = open("jsonl", {{"files", folder / "other.jsonl"}, {"field", "body"}, {"eval-fraction", "0"}},
@@ -131,7 +131,7 @@ TEST(JsonlDataset, BadRowsAreNamedByFileAndLine) {
     return refusal<DataError>("jsonl", given, 4);
   };
   EXPECT_THAT(refused("{\"text\": \"a\"} x"),
-              AllOf(HasSubstr("bad.jsonl, line 3 is no valid JSON: column 15"), testing::Not(HasSubstr("line 1"))));
+              AllOf(HasSubstr("bad.jsonl, line 3 is no valid JSON: column 15"), ::testing::Not(HasSubstr("line 1"))));
   EXPECT_THAT(refused("{\"text\": \"a"), HasSubstr("bad.jsonl, line 3 is no valid JSON: column 12"));
   EXPECT_THAT(refused("{\"text\": \"a\xff\"}"), HasSubstr("bad.jsonl, line 3 is no valid JSON: column 12"));
   EXPECT_THAT(refused("[1, 2]"), HasSubstr("bad.jsonl, line 3 is no JSON object but [1,2]"));

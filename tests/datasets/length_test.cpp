@@ -12,11 +12,11 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-class DataOfRuns : public testing::Test {
+class DataOfRuns : public ::testing::Test {
  protected:
   DataOfRuns() {
     std::string a, b;
@@ -77,7 +77,7 @@ TEST_F(DataOfRuns, AMixtureIsTheSameInEveryLayoutAndResumes) {
   const std::string read =
       "steps 1 to 6: text 12 sequences, 192 tokens (50.0%), jsonl@a 6 sequences, 96 tokens (25.0%), jsonl@b 6 sequences, 96 "
       "tokens (25.0%)";
-  EXPECT_THAT(one.output, AllOf(HasSubstr("data: " + read), testing::Not(HasSubstr("no effect"))));
+  EXPECT_THAT(one.output, AllOf(HasSubstr("data: " + read), ::testing::Not(HasSubstr("no effect"))));
   ASSERT_EQ(events(one, "data").size(), 1U);
   EXPECT_EQ(events(one, "data")[0].text, read);
   const Run two = run(mixture({"--batch", "1", "--accumulation", "2", "--ranks", "2", "--steps", "6"}));
@@ -106,7 +106,7 @@ TEST_F(DataOfRuns, EpochsSayHowManyStepsThereAre) {
   ASSERT_EQ(two.status, 0) << two.output;
   const std::int64_t steps = steps_of(two);
   EXPECT_EQ(two.losses.size(), static_cast<std::size_t>(steps));
-  EXPECT_THAT(two.output, testing::ContainsRegex("2 epochs of [0-9]+ sequences: " + std::to_string(steps) + " steps of 8"));
+  EXPECT_THAT(two.output, ::testing::ContainsRegex("2 epochs of [0-9]+ sequences: " + std::to_string(steps) + " steps of 8"));
   EXPECT_THAT(two.output, HasSubstr("step " + std::to_string(steps) + "/" + std::to_string(steps)));
   // The schedule ends with the last step, as it does where the steps are given.
   const Run given = run(rows({"--steps", std::to_string(steps), "--schedule", "cosine", "--learning-rate", "1e-3"}));
@@ -177,7 +177,7 @@ TEST_F(DataOfRuns, EpochsThatSayNothingAreRefused) {
   EXPECT_THAT(file.output, HasSubstr("run.toml, line 3: epochs and " + (folder_ / "run.toml") + ", line 2: steps both say"));
   const test::ChildResult printed =
       test::run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--model", "llama-tiny", "--epochs", "3", "--print-config"});
-  EXPECT_THAT(printed.output, AllOf(HasSubstr("epochs = 3"), testing::Not(HasSubstr("steps ="))));
+  EXPECT_THAT(printed.output, AllOf(HasSubstr("epochs = 3"), ::testing::Not(HasSubstr("steps ="))));
 }
 
 }  // namespace

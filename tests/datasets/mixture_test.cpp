@@ -11,8 +11,8 @@
 namespace consist {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string refusal(const std::string& text) {
   try {
@@ -38,7 +38,7 @@ TEST(DatasetChoices, WeightsAreRatios) {
   EXPECT_THAT(weights("a=1.0+b=1"), ElementsAre(1, 1));
   for (const char* text : {"", "a=1+", "a=1+=1", "a@=1+b=1", "a@x.y=1+b=1", "a+b=1", "a=1", "a=1+a=2", "a=0+b=1", "a=-1+b=1",
                            "a=1e3+b=1", "a=x+b=1", "a=1+b=", "a=.+b=1", "a=1.2345678+b=1"})
-    EXPECT_THAT(refusal(text), testing::AllOf(HasSubstr("--dataset"), HasSubstr("write for example"))) << text;
+    EXPECT_THAT(refusal(text), ::testing::AllOf(HasSubstr("--dataset"), HasSubstr("write for example"))) << text;
   EXPECT_THAT(refusal("a=0.333333+b=0.666666+c=0.000001"), HasSubstr("every 1000000 sequences"));
   EXPECT_THAT(refusal("jsonl=1+jsonl=2"), HasSubstr("'jsonl' stands there twice"));
 }
@@ -173,7 +173,7 @@ TEST(Mixture, FieldsThatAPartLacksSayNothing) {
                       std::make_shared<Numbers>(2, 9, 0, std::vector<Field>{})});
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("'weight'"), HasSubstr("'b' has not")));
+    EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr("'weight'"), HasSubstr("'b' has not")));
   }
 }
 

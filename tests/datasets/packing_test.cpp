@@ -12,7 +12,7 @@
 namespace consist::packing {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::shared_ptr<TokensInMemory> counting(std::int64_t tokens) {
   std::vector<std::int32_t> all(static_cast<std::size_t>(tokens));
@@ -100,7 +100,7 @@ TEST(PackedStream, TooFewTokensAreRefused) {
     const PackedStream stream(counting(12), request, 0.05, "the text of a.txt");
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("the text of a.txt has 12 tokens"), HasSubstr("needs 17")));
+    EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr("the text of a.txt has 12 tokens"), HasSubstr("needs 17")));
   }
   EXPECT_THROW(PackedStream(counting(9), counting(3), request, "it", "eval"), DataError);
   EXPECT_EQ(PackedStream(counting(9), counting(17), request, "it", "eval").eval_sequences(), 2);
@@ -112,7 +112,7 @@ TEST(PackedStream, TokensOutsideOfTheVocabularyAreRefusedWithTheirPlace) {
     train(stream, 0, 8);
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("token 6 of the dataset is 6"), HasSubstr("vocabulary has 6")));
+    EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr("token 6 of the dataset is 6"), HasSubstr("vocabulary has 6")));
   }
 }
 

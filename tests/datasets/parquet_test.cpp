@@ -15,8 +15,8 @@ using test::open;
 using test::read;
 using test::read_field;
 using test::refusal;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 /// Writes rows.jsonl and what it holds as rows.parquet, with small row groups, and files that are wrong.
 const char* const script = R"(
@@ -36,7 +36,7 @@ pq.write_table(pa.table({"text": pa.array([b"a", b"b\xff"]).view(pa.string())}),
 pq.write_table(pa.table({"messages": [[{"role": "user", "content": "a"}], [{"role": "user", "content": None}]]}), folder / "chat.parquet")
 )";
 
-class ParquetDataset : public testing::Test {
+class ParquetDataset : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!host().has("dataset", "parquet")) GTEST_SKIP() << "this build has no Apache Arrow, and so no dataset 'parquet'";

@@ -13,7 +13,7 @@
 namespace consist::packing {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<std::int32_t> some_tokens(std::int32_t vocabulary, std::size_t count) {
   std::vector<std::int32_t> tokens(count);
@@ -38,7 +38,7 @@ std::string refusal(const std::string& path, TokenFileFormat format = TokenFileF
   return "accepted";
 }
 
-class TokenFiles_ : public testing::TestWithParam<std::uint32_t> {};
+class TokenFiles_ : public ::testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(TokenFiles_, ComeBackAsTheyWere) {
   const TemporaryFolder folder;
@@ -59,7 +59,7 @@ TEST_P(TokenFiles_, ComeBackAsTheyWere) {
   EXPECT_THROW(file.read(992, part), DataError);
 }
 
-INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenFiles_, testing::Values(300U, 65536U, 65537U, 151936U));
+INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenFiles_, ::testing::Values(300U, 65536U, 65537U, 151936U));
 
 TEST(TokenFile, BareIdsOfOtherPrograms) {
   const TemporaryFolder folder;
@@ -67,9 +67,9 @@ TEST(TokenFile, BareIdsOfOtherPrograms) {
   const TokenFile narrow(folder / "a", TokenFileFormat::u16), wide(folder / "a", TokenFileFormat::u32);
   std::vector<std::int32_t> read(4), read_wide(2);
   narrow.read(0, read);
-  EXPECT_THAT(read, testing::ElementsAre(0x201, 0x403, 0xffff, 0x7fff));
+  EXPECT_THAT(read, ::testing::ElementsAre(0x201, 0x403, 0xffff, 0x7fff));
   wide.read(0, read_wide);
-  EXPECT_THAT(read_wide, testing::ElementsAre(0x4030201, 0x7fffffff));
+  EXPECT_THAT(read_wide, ::testing::ElementsAre(0x4030201, 0x7fffffff));
   write_whole(folder / "odd", "abcde");
   EXPECT_THAT(refusal(folder / "odd", TokenFileFormat::u16), HasSubstr("no whole tokens"));
   write_whole(folder / "large", std::string("\0\0\0\x80", 4));

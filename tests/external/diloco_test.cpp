@@ -168,7 +168,7 @@ TEST_F(OwnDiloco, ARunGoesOnFromTheMiddleOfARound) {
                                                    folder,
                                                    "--resume"});
   EXPECT_NE(other.status, 0);
-  EXPECT_THAT(other.output, testing::HasSubstr("is each rank's own"));
+  EXPECT_THAT(other.output, ::testing::HasSubstr("is each rank's own"));
 }
 
 // A replica may be divided over ranks, by tensors or in stages.
@@ -185,8 +185,8 @@ TEST_F(OwnDiloco, ReplicasOfSeveralRanksTrainAsThoseOfOne) {
 // But for the losses, which are not meant to be those of one rank.
 TEST_F(OwnDiloco, ItConforms) {
   EXPECT_THAT(consist({"check", plugins_ + "strategy-my-diloco.so", "--plugin", plugins_, "--skip", "*Losses*"}),
-              testing::HasSubstr("strategy 'my-diloco' conforms"));
-  EXPECT_THAT(consist({"check", plugins_ + "kernels-diloco.so"}), testing::HasSubstr("kernels 'diloco' conforms"));
+              ::testing::HasSubstr("strategy 'my-diloco' conforms"));
+  EXPECT_THAT(consist({"check", plugins_ + "kernels-diloco.so"}), ::testing::HasSubstr("kernels 'diloco' conforms"));
 }
 
 TEST_F(OwnDiloco, ItRefusesWhatItCannotAverage) {
@@ -194,7 +194,7 @@ TEST_F(OwnDiloco, ItRefusesWhatItCannotAverage) {
       test::run_child({prefix_ + "/bin/consist", "explain", "--plugin", plugins_, "--model", model_, "--precision", "bf16",
                        "--ranks", "2", "--strategy", "my-diloco", "--sequence", "16"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.output, testing::HasSubstr("use --precision fp32"));
+  EXPECT_THAT(result.output, ::testing::HasSubstr("use --precision fp32"));
 }
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace consist {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// ddp-plain and trapezoid, built out of tree.
 class External : public test::Installed {
@@ -76,7 +76,7 @@ TEST_F(External, EveryPublicHeaderIsInstalled) {
 TEST_F(External, ThePluginIsListedWithItsOptions) {
   EXPECT_THAT(consist({"plugins"}), Not(HasSubstr("ddp-plain")));
   EXPECT_THAT(consist({"plugins", "--plugin", plugin_}),
-              testing::ContainsRegex("strategy +ddp-plain +1\\.0\\.0 +yes +" + plugin_));
+              ::testing::ContainsRegex("strategy +ddp-plain +1\\.0\\.0 +yes +" + plugin_));
   EXPECT_THAT(consist({"plugins", "ddp-plain", "--plugin", plugin_}), HasSubstr("--ddp-plain.message  (all|each, default all)"));
 }
 
@@ -99,7 +99,7 @@ TEST_F(External, ItsLossesAreThoseOfDdp) {
       const Curves found = train(precision, {"ddp-plain", "--ddp-plain.message", message});
       EXPECT_EQ(found.loss, expected.loss) << message;
       // Squares of gradients that are late are added up apart, and the two strategies are late with others.
-      EXPECT_THAT(found.grad_norm, testing::Pointwise(testing::DoubleNear(3e-6), expected.grad_norm)) << message;
+      EXPECT_THAT(found.grad_norm, ::testing::Pointwise(::testing::DoubleNear(3e-6), expected.grad_norm)) << message;
     }
   }
 }
@@ -131,7 +131,7 @@ TEST_F(External, AScheduleSetsTheRateOfEachStep) {
                                       archive});
   EXPECT_THAT(output, HasSubstr("learning rate 0.001, constant, to zero in the last 4 steps after 1 step of warm-up"));
   const std::vector<double> expected{5e-4, 1e-3, 1e-3, 7.5e-4, 5e-4, 2.5e-4};
-  EXPECT_THAT(ArchiveReader(archive).column("learning_rate"), testing::Pointwise(testing::DoubleNear(1e-15), expected));
+  EXPECT_THAT(ArchiveReader(archive).column("learning_rate"), ::testing::Pointwise(::testing::DoubleNear(1e-15), expected));
   EXPECT_THAT(consist({"check", schedule_, "--option", "fall=3"}), HasSubstr("schedule 'trapezoid' conforms"));
 }
 
@@ -205,7 +205,7 @@ TEST_F(ExternalMistral, WithItsWindowEveryLayoutTrainsItAlike) {
   const std::vector<double> expected = losses(model, {"--accumulation", "2"});
   for (const char* strategy : {"tp-sp=2", "pipeline=2", "zero2"}) {
     const std::vector<double> found = losses(model, {"--ranks", "2", "--strategy", strategy, "--accumulation", "2"});
-    EXPECT_THAT(found, testing::Pointwise(testing::DoubleNear(1e-5), expected)) << strategy;
+    EXPECT_THAT(found, ::testing::Pointwise(::testing::DoubleNear(1e-5), expected)) << strategy;
   }
   EXPECT_THAT(consist({"explain", "--plugin", plugin_, "--model", "mistral-7b-v0.1", "--sequence", "8192", "--batch", "1",
                        "--device", "cpu"}),
@@ -219,7 +219,7 @@ TEST_F(External, CheckRunsTheSuiteOfThePluginsKind) {
   EXPECT_THAT(output, HasSubstr("consist check: strategy 'ddp-plain' conforms"));
   EXPECT_THAT(outside_of_installation(output), Not(HasSubstr(CONSIST_BINARY_DIR)));
   EXPECT_THAT(consist({"check", prefix_ + "/lib/consist/plugins/dataset-synthetic.so"}),
-              testing::AllOf(HasSubstr("DatasetConformance"), HasSubstr("dataset 'synthetic' conforms")));
+              ::testing::AllOf(HasSubstr("DatasetConformance"), HasSubstr("dataset 'synthetic' conforms")));
 }
 
 class OwnParts : public test::Installed {
@@ -244,9 +244,9 @@ TEST_F(OwnParts, AnOpWithItsKernelIsSplitByTensorParallelism) {
   expect_same(losses(with({"--strategy", "zero2", "--ranks", "2", "--batch", "2"})), one);
   EXPECT_THAT(consist({"explain", "--plugin", plugins, "--model", "plain-decoder-tiny", "--device", "cpu", "--ranks", "2",
                        "--strategy", "tp-sp=2", "--sequence", "32"}),
-              testing::ContainsRegex("= squared_relu\\([^)]*\\) : [^|]*\\{tensor:S2\\}"));  // its channels
+              ::testing::ContainsRegex("= squared_relu\\([^)]*\\) : [^|]*\\{tensor:S2\\}"));  // its channels
   EXPECT_THAT(consist({"check", plugins + "kernels-squared-relu.so"}),
-              testing::AllOf(HasSubstr("KernelsConformance"), HasSubstr("kernels 'squared-relu' conforms\n")));
+              ::testing::AllOf(HasSubstr("KernelsConformance"), HasSubstr("kernels 'squared-relu' conforms\n")));
   EXPECT_THAT(consist({"check", plugins + "model-plain-decoder.so", "--plugin", plugins + "kernels-squared-relu.so"}),
               HasSubstr("model 'plain-decoder' conforms\n"));
   for (const std::string other : {"lion-and-muon", "my-diloco"})
@@ -287,14 +287,14 @@ TEST_F(OwnParts, AnObserverIsToldOfEachStepAndOneThatFailsEndsNothing) {
                                        *folder_ / "checkpoints"};
   EXPECT_THAT(consist(words), Not(HasSubstr("switched off")));
   const std::string text = read_whole(file);
-  EXPECT_THAT(text, testing::StartsWith("step,loss,grad_norm,learning_rate,seconds,tokens\n1,"));
-  EXPECT_THAT(text, testing::AllOf(HasSubstr("\n4,"), Not(HasSubstr("\n5,")), HasSubstr("# checkpoint of step 4"),
-                                   HasSubstr("# finished\n")));
+  EXPECT_THAT(text, ::testing::StartsWith("step,loss,grad_norm,learning_rate,seconds,tokens\n1,"));
+  EXPECT_THAT(text, ::testing::AllOf(HasSubstr("\n4,"), Not(HasSubstr("\n5,")), HasSubstr("# checkpoint of step 4"),
+                                     HasSubstr("# finished\n")));
   std::vector<std::string> failing = words;
   failing.back() = *folder_ / "others";
   failing.insert(failing.end(), {"--notes.fail-at", "2"});
   const std::string output = consist(failing);  // which expects status 0
-  EXPECT_THAT(output, testing::AllOf(HasSubstr("observer 'notes' failed and is switched off"), HasSubstr("step 4/4")));
+  EXPECT_THAT(output, ::testing::AllOf(HasSubstr("observer 'notes' failed and is switched off"), HasSubstr("step 4/4")));
   EXPECT_THAT(read_whole(file), Not(HasSubstr("\n2,")));
 }
 

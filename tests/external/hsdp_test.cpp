@@ -10,7 +10,7 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class OwnHybridSharding : public test::Installed {
  protected:

@@ -30,7 +30,7 @@ inline std::string run_outside(std::vector<std::string> words) {
 
 /// One installation for all suites of the process, or of all processes: where ctest runs them, it has made one before
 /// (CONSIST_INSTALLED; CMakeLists.txt).
-class Installed : public testing::Test {
+class Installed : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (folder_ != nullptr) return;

@@ -66,9 +66,10 @@ TEST_F(OwnOptimizers, TheUpdateOfSingleElementsIsDividedAndOffloaded) {
 TEST_F(OwnOptimizers, TheyConform) {
   for (const std::string name : {"my-lion", "my-muon"}) {
     EXPECT_THAT(consist({"check", plugins_ + "optimizer-" + name + ".so", "--plugin", plugins_}),
-                testing::HasSubstr("optimizer '" + name + "' conforms"));
+                ::testing::HasSubstr("optimizer '" + name + "' conforms"));
   }
-  EXPECT_THAT(consist({"check", plugins_ + "kernels-lion-and-muon.so"}), testing::HasSubstr("kernels 'lion-and-muon' conforms"));
+  EXPECT_THAT(consist({"check", plugins_ + "kernels-lion-and-muon.so"}),
+              ::testing::HasSubstr("kernels 'lion-and-muon' conforms"));
 }
 
 }  // namespace

@@ -48,9 +48,9 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 bool exists(const std::string& path) {
   return std::filesystem::exists(path);
@@ -101,7 +101,8 @@ TEST(AtomicFile, IsOnTheDiskBeforeItHasItsName) {
   file.commit();
   seen = nullptr;
   // A power failure after the rename finds the bytes, and after commit() the name.
-  EXPECT_THAT(calls, testing::ElementsAre("sync " + partial, "rename " + partial + " " + path, "sync " + folder.path().string()));
+  EXPECT_THAT(calls,
+              ::testing::ElementsAre("sync " + partial, "rename " + partial + " " + path, "sync " + folder.path().string()));
 }
 
 TEST(AtomicFile, IsRemovedIfItIsNotPublished) {

@@ -14,11 +14,11 @@ namespace consist {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::ThrowsMessage;
 
 void expect_refused(const std::string& text, const JsonRules& rules, const std::string& says) {
   EXPECT_THAT([&] { parse_json(text, "the file", rules); },

@@ -19,11 +19,11 @@ namespace consist {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
-class Outputs : public testing::Test {
+class Outputs : public ::testing::Test {
  protected:
   Output to(const std::string& name, bool overwrite = false) const { return {"--json", folder_ / name, overwrite}; }
   const TemporaryFolder folder_;

@@ -14,12 +14,12 @@
 namespace consist::interpreter {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
-class PlantedErrors : public testing::Test {
+class PlantedErrors : public ::testing::Test {
  protected:
   /// Compiles a run that is right.
   void compile_run(const Words& words, const ModelChoice& model = {"llama-tied"}) {
@@ -108,7 +108,7 @@ TEST_F(PlantedErrors, AWaitThatIsMissing) {
     const std::vector<InstructionId> waits = std::exchange(waiting.waits, {});
     const std::vector<std::string> violations = check_order(made_->steps[0]).violations;
     EXPECT_THAT(violations, Not(IsEmpty())) << place_of(made_->steps[0].program, static_cast<InstructionId>(i));
-    EXPECT_THAT(violations, testing::Each(HasSubstr("without waiting for")));
+    EXPECT_THAT(violations, ::testing::Each(HasSubstr("without waiting for")));
     if (tried++ == 0) {
       bool seen = false;
       for (std::uint64_t order = 0; order < 16 && !seen; ++order) seen = !noticed(order).empty();
@@ -153,8 +153,8 @@ TEST_F(PlantedErrors, MemoryThatIsReusedOneInstructionTooEarly) {
       }
       insert_waits(step.program, step.plan, step.workspaces);
       const std::vector<std::string> wrong = noticed();
-      EXPECT_THAT(wrong, testing::ElementsAre(
-                             testing::AllOf(HasSubstr("reads '" + p.tensors[early].name), HasSubstr("it was overwritten"))))
+      EXPECT_THAT(wrong, ::testing::ElementsAre(
+                             ::testing::AllOf(HasSubstr("reads '" + p.tensors[early].name), HasSubstr("it was overwritten"))))
           << p.tensors[early].name << " by " << p.tensors[late].name;
       step.plan = plan;
       ++planted;
@@ -213,7 +213,7 @@ TEST_F(PlantedErrors, AGradientThatTheNormCountsTwice) {
 TEST_F(PlantedErrors, RanksThatBlockEachOther) {
   compile_run({"--strategy=pipeline=2", "--ranks=2", "--accumulation=2"});
   at(1, "receive").waits.push_back(find(1, "send"));  // which needs what is received
-  EXPECT_THAT(noticed(), testing::ElementsAre(HasSubstr("the ranks block each other")));
+  EXPECT_THAT(noticed(), ::testing::ElementsAre(HasSubstr("the ranks block each other")));
 }
 
 TEST_F(PlantedErrors, MemoryThatIsGivenAwayBeforeItsRelease) {
@@ -225,7 +225,7 @@ TEST_F(PlantedErrors, MemoryThatIsGivenAwayBeforeItsRelease) {
   step.plan.workspace[static_cast<std::size_t>(release) - 1] = step.plan.address[static_cast<std::size_t>(kept)];
   step.workspaces[static_cast<std::size_t>(release) - 1] = 256;
   insert_waits(step.program, step.plan, step.workspaces);
-  EXPECT_THAT(check_order(step).violations, testing::Contains(HasSubstr("gives it away")));
+  EXPECT_THAT(check_order(step).violations, ::testing::Contains(HasSubstr("gives it away")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "consist/error.h"
 #include "tests/interpreter/cell.h"
 
 namespace consist::interpreter {
@@ -26,6 +27,20 @@ inline void expect_one_rank(const ModelChoice& model, const Words& words) {
   } catch (const std::exception& error) {
     ADD_FAILURE() << text << "\n" << error.what();
   }
+}
+
+inline const ModelChoice llama{"llama-tied"}, qwen{"qwen3-untied"}, balanced{"qwen3-moe"}, four_experts{"mixtral"};
+inline const ModelChoice even_words{"qwen3-moe", R"({"vocab_size": 64})"};
+inline const ModelChoice four_heads{"qwen3-tied", R"({"num_attention_heads": 4, "num_key_value_heads": 2})"};
+
+/// Why the configuration is refused; "nothing was refused" otherwise.
+inline std::string refusal(const ModelChoice& model, const Words& words) {
+  try {
+    compile(config_of(model, words), 0);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
 }
 
 /// A model and a precision with its options: the columns of the matrices below.

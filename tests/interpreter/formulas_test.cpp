@@ -8,7 +8,7 @@
 namespace consist::reference {
 namespace {
 
-class Formulas : public testing::Test {
+class Formulas : public ::testing::Test {
  protected:
   Value random(const Shape& shape) { return random_value(random_, DType::f32, shape); }
 

@@ -11,8 +11,8 @@
 namespace consist::interpreter {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 /// Compute reads `x`, and a gather of [4] from flat parts of 2 over 3 ranks, 6 elements, goes where the caller says.
 Planned gather_beside_compute(std::int64_t address_of_gathered, std::int64_t address_of_x) {
@@ -39,9 +39,9 @@ Planned gather_beside_compute(std::int64_t address_of_gathered, std::int64_t add
 TEST(Order, ThePaddingOfFlatPartsIsWrittenToo) {
   Planned made = gather_beside_compute(0, 16);  // the gathered tensor's own bytes end where x begins
   EXPECT_THAT(check_order(made).violations,
-              testing::ElementsAre(testing::AllOf(HasSubstr("bytes [16, 24)"), HasSubstr("cast"), HasSubstr("all_gather"))));
+              ::testing::ElementsAre(::testing::AllOf(HasSubstr("bytes [16, 24)"), HasSubstr("cast"), HasSubstr("all_gather"))));
   insert_waits(made.program, made.plan, made.workspaces);
-  EXPECT_THAT(made.program.instructions[1].waits, testing::ElementsAre(0));
+  EXPECT_THAT(made.program.instructions[1].waits, ::testing::ElementsAre(0));
   EXPECT_THAT(check_order(made).violations, IsEmpty());
 }
 
@@ -65,7 +65,7 @@ TEST(Order, OfARankThatDiffersIsLookedAtByItself) {
   const auto waiting = std::ranges::find_if(third.program.instructions, [](const Instruction& i) { return !i.waits.empty(); });
   const std::vector<InstructionId> waits = std::exchange(waiting->waits, {});
   check_ranks(made->steps, wrong);
-  EXPECT_THAT(wrong, testing::AllOf(testing::Not(IsEmpty()), testing::Each(HasSubstr("rank 2,"))));
+  EXPECT_THAT(wrong, ::testing::AllOf(::testing::Not(IsEmpty()), ::testing::Each(HasSubstr("rank 2,"))));
   waiting->waits = waits;
 
   wrong.clear();
@@ -75,7 +75,7 @@ TEST(Order, OfARankThatDiffersIsLookedAtByItself) {
   std::ranges::replace_if(
       third.plan.address, [&](std::int64_t other) { return other >= 0 && other != address; }, address);
   check_ranks(made->steps, wrong);
-  EXPECT_THAT(wrong, testing::AllOf(testing::Not(IsEmpty()), testing::Each(HasSubstr("rank 2,"))));
+  EXPECT_THAT(wrong, ::testing::AllOf(::testing::Not(IsEmpty()), ::testing::Each(HasSubstr("rank 2,"))));
 }
 
 // Executables join all queues between steps. If one joined compute alone, the next step would meet what others still do.
@@ -86,8 +86,8 @@ TEST(Order, OfAStepsEndAndTheNextStepsBeginIsLookedAt) {
     EXPECT_THAT(check_order(made->steps[0]).violations, IsEmpty());
     const std::vector<std::string> violations =
         check_order(made->steps[0], [](Queue queue) { return queue == Queue::compute(); }).violations;
-    EXPECT_THAT(violations, testing::Not(IsEmpty()));
-    EXPECT_THAT(violations, testing::Each(HasSubstr("of the next step")));
+    EXPECT_THAT(violations, ::testing::Not(IsEmpty()));
+    EXPECT_THAT(violations, ::testing::Each(HasSubstr("of the next step")));
   }
 }
 

@@ -23,10 +23,10 @@ using interpreter::plugin_host;
 using interpreter::RankPrograms;
 using interpreter::Words;
 using interpreter::operator+;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 /// A run of the model at its size, as train states it.
 RunConfig full_run(const std::string& model, const std::string& strategy, int ranks) {
@@ -90,7 +90,8 @@ TEST(SmallRun, KeepsWhatDecidesHowRanksShareTheWork) {
   EXPECT_EQ(model["vocab_size"].get<int>() % 4, 128256 % 4);
   EXPECT_EQ(small.plan.config().accumulation, 2 * 3 + 20 % 3);
   EXPECT_LT(model["hidden_size"], 64);
-  EXPECT_THAT(small.notes, testing::UnorderedElementsAre(HasSubstr("--zero2.allgather-bucket-size 2e8 is "), HasSubstr("--tp-sp.logits-bytes 100Mi is ")));
+  EXPECT_THAT(small.notes, ::testing::UnorderedElementsAre(HasSubstr("--zero2.allgather-bucket-size 2e8 is "),
+                                                           HasSubstr("--tp-sp.logits-bytes 100Mi is ")));
   EXPECT_EQ(small.plan.config().plugin_options.at("zero2").at("stage"), "1");
 }
 

@@ -8,8 +8,8 @@
 namespace consist::interpreter {
 namespace {
 
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 const ModelChoice models[] = {{"llama-untied"}, {"qwen3-tied"}};
 

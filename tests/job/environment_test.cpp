@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Table = std::map<std::string, std::string>;
 
-JobAddress read(const Table& table) {
+JobAddress read_address(const Table& table) {
   return job_address_from_environment([&](const char* name) -> std::optional<std::string> {
     const auto found = table.find(name);
     return found == table.end() ? std::nullopt : std::optional<std::string>(found->second);
@@ -29,7 +29,7 @@ JobAddress read(const Table& table) {
 
 std::string complaint(const Table& table) {
   try {
-    read(table);
+    read_address(table);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -60,35 +60,35 @@ void expect_sixth_of_two_times_four(const JobAddress& address, const std::string
 }
 
 TEST(Environment, NothingMeansOneRank) {
-  const JobAddress address = read({{"HOME", "/root"}});
+  const JobAddress address = read_address({{"HOME", "/root"}});
   EXPECT_EQ(address.rank, 0);
   EXPECT_EQ(address.size, 1);
   EXPECT_EQ(address.local_size, 1);
 }
 
 TEST(Environment, Torchrun) {
-  const JobAddress address = read(torchrun);
+  const JobAddress address = read_address(torchrun);
   expect_sixth_of_two_times_four(address, "a", 12345);
   EXPECT_EQ(address.token, token);
   EXPECT_EQ(address.listen_fd, -1);
 }
 
 TEST(Environment, TorchrunsAgentKeepsItsPort) {
-  EXPECT_EQ(read(with(torchrun, "TORCHELASTIC_USE_AGENT_STORE", "True")).master_port, 12346);
-  EXPECT_EQ(read(with(torchrun, "TORCHELASTIC_USE_AGENT_STORE", "False")).master_port, 12345);
-  EXPECT_EQ(read(with(torchrun, "CONSIST_JOB_PORT", "777")).master_port, 777);
+  EXPECT_EQ(read_address(with(torchrun, "TORCHELASTIC_USE_AGENT_STORE", "True")).master_port, 12346);
+  EXPECT_EQ(read_address(with(torchrun, "TORCHELASTIC_USE_AGENT_STORE", "False")).master_port, 12345);
+  EXPECT_EQ(read_address(with(torchrun, "CONSIST_JOB_PORT", "777")).master_port, 777);
 }
 
 TEST(Environment, OneRankNeedsNoMasterAndNoToken) {
-  const JobAddress address = read({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  const JobAddress address = read_address({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
   EXPECT_EQ(address.size, 1);
 }
 
 TEST(Environment, OnlyRankZeroTakesTheInheritedSocket) {
   Table table = with(torchrun, "CONSIST_JOB_FD", "7");
-  EXPECT_EQ(read(table).listen_fd, -1);
+  EXPECT_EQ(read_address(table).listen_fd, -1);
   table["RANK"] = table["LOCAL_RANK"] = "0";
-  EXPECT_EQ(read(table).listen_fd, 7);
+  EXPECT_EQ(read_address(table).listen_fd, 7);
 }
 
 TEST(Environment, TorchrunsMissingAndContradictoryParts) {
@@ -115,9 +115,9 @@ TEST(Environment, TheTokenMayBeInAFile) {
   const auto path = std::filesystem::temp_directory_path() / ("consist_token_" + std::to_string(getpid()));
   std::ofstream(path) << token << "\n";
   const Table table = with(without(torchrun, "CONSIST_JOB_TOKEN"), "CONSIST_JOB_TOKEN_FILE", path);
-  EXPECT_EQ(read(table).token, token);
+  EXPECT_EQ(read_address(table).token, token);
   std::filesystem::remove(path);
-  EXPECT_THROW(read(table), SystemError);
+  EXPECT_THROW(read_address(table), SystemError);
 }
 
 // A device that never ends and a pipe that nobody writes to are refused at once, a file that is no secret by its size.
@@ -127,7 +127,7 @@ TEST(Environment, WhatIsNoSmallFileHoldsNoToken) {
   std::ofstream(folder / "large") << std::string(5000, 'x');
   const auto from = [](const std::string& path) -> std::string {
     try {
-      read(with(without(torchrun, "CONSIST_JOB_TOKEN"), "CONSIST_JOB_TOKEN_FILE", path));
+      read_address(with(without(torchrun, "CONSIST_JOB_TOKEN"), "CONSIST_JOB_TOKEN_FILE", path));
     } catch (const SystemError& error) {
       return error.what();
     }
@@ -144,7 +144,7 @@ TEST(Environment, OpenMpi) {
               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
               {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
               {"CONSIST_JOB_TOKEN", token}};
-  JobAddress address = read(table);
+  JobAddress address = read_address(table);
   EXPECT_EQ(address.rank, 1);
   EXPECT_EQ(address.local_rank, 1);
   EXPECT_EQ(address.master_host, "127.0.0.1");
@@ -152,13 +152,13 @@ TEST(Environment, OpenMpi) {
   table["OMPI_COMM_WORLD_SIZE"] = "4";
   EXPECT_THAT(complaint(table), HasSubstr("MASTER_ADDR is not set"));
   table["MASTER_ADDR"] = "head";
-  EXPECT_EQ(read(table).master_host, "head");
+  EXPECT_EQ(read_address(table).master_host, "head");
 }
 
 TEST(Environment, Kubernetes) {
   const Table table{
       {"JOB_COMPLETION_INDEX", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "set-job-0-0.set"}, {"CONSIST_JOB_TOKEN", token}};
-  const JobAddress address = read(table);
+  const JobAddress address = read_address(table);
   EXPECT_EQ(address.rank, 3);
   EXPECT_EQ(address.size, 4);
   EXPECT_EQ(address.local_rank, 0);
@@ -178,17 +178,17 @@ const Table slurm{{"SLURM_PROCID", "5"},
                   {"CONSIST_JOB_TOKEN", token}};
 
 TEST(Environment, Slurm) {
-  const JobAddress address = read(slurm);
+  const JobAddress address = read_address(slurm);
   expect_sixth_of_two_times_four(address, "gpu07", 16384 + 1000);
-  EXPECT_NE(read(with(slurm, "SLURM_STEP_ID", "1")).master_port, address.master_port);
-  EXPECT_EQ(read(with(slurm, "MASTER_PORT", "4000")).master_port, 4000);
+  EXPECT_NE(read_address(with(slurm, "SLURM_STEP_ID", "1")).master_port, address.master_port);
+  EXPECT_EQ(read_address(with(slurm, "MASTER_PORT", "4000")).master_port, 4000);
 }
 
 TEST(Environment, SlurmsStepWinsOverItsJob) {
   Table table = with(slurm, "SLURM_STEP_NODELIST", "gpu08,gpu11");
   table["SLURM_STEP_NUM_TASKS"] = "6";
   table["SLURM_STEP_TASKS_PER_NODE"] = "3(x2)";
-  const JobAddress address = read(table);
+  const JobAddress address = read_address(table);
   EXPECT_EQ(address.size, 6);
   EXPECT_EQ(address.local_size, 3);
   EXPECT_EQ(address.master_host, "gpu08");
@@ -196,7 +196,7 @@ TEST(Environment, SlurmsStepWinsOverItsJob) {
 
 TEST(Environment, SlurmsTasksPerNodeMayDiffer) {
   Table table = with(slurm, "SLURM_TASKS_PER_NODE", "5,3");
-  EXPECT_EQ(read(table).local_size, 3);
+  EXPECT_EQ(read_address(table).local_size, 3);
   table["SLURM_TASKS_PER_NODE"] = "5;3";
   EXPECT_THAT(complaint(table), HasSubstr("'5;3'"));
 }
@@ -204,7 +204,7 @@ TEST(Environment, SlurmsTasksPerNodeMayDiffer) {
 TEST(Environment, AnInnerLauncherWins) {
   Table table = slurm;
   table.insert(torchrun.begin(), torchrun.end());
-  EXPECT_EQ(read(table).master_host, "a");
+  EXPECT_EQ(read_address(table).master_host, "a");
 }
 
 TEST(Environment, SlurmNodeLists) {

@@ -91,17 +91,17 @@ class Processes {
   std::vector<Rank> ranks_;
 };
 
-constexpr int ranks = 7;
+constexpr int led_ranks = 7;
 
 /// Expects that all others of a job on hosts of two, three and two ranks name the one that is killed or stopped.
 void expect_named(int victim, int signal, const char* how) {
   SCOPED_TRACE("rank " + std::to_string(victim) + ", signal " + std::to_string(signal));
-  auto addresses = make_addresses(ranks, 1s);
+  auto addresses = make_addresses(led_ranks, 1s);
   spread(addresses, {0, 0, 1, 1, 1, 2, 2});
   Processes processes(addresses);
   std::this_thread::sleep_for(300ms);
   processes.signal(victim, signal);
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < led_ranks; ++rank) {
     if (rank == victim) continue;
     EXPECT_THAT(
         processes.verdict(rank),

@@ -21,13 +21,13 @@ using test::Repeated;
 using test::Value;
 using test::Values;
 
-struct Case {
+struct PartsCase {
   std::int64_t batch, sequence, heads, kv_heads, dim, ranks;
   bool zigzag;
   std::int64_t window = 0;
   std::int64_t documents = 0;  ///< tokens of each in the first sequence, one more in the next, and so on; 0: there are none
 
-  friend void PrintTo(const Case& c, std::ostream* out) {
+  friend void PrintTo(const PartsCase& c, std::ostream* out) {
     *out << c.sequence << " tokens over " << c.ranks << (c.zigzag ? " in zigzag order" : " in order of position") << ", window "
          << c.window << ", documents of " << c.documents;
   }
@@ -55,8 +55,8 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
   double tolerance() const { return narrow() ? 6e-3 : 4e-6; }
   Value random(const Shape& shape, double scale = 1) { return random_value(engine_, GetParam().dtype, shape, scale); }
 
-  void expect_parts(const Case& c) {
-    SCOPED_TRACE(testing::PrintToString(c));
+  void expect_parts(const PartsCase& c) {
+    SCOPED_TRACE(::testing::PrintToString(c));
     const std::int64_t zigzag = c.zigzag ? c.ranks : 0, held = c.sequence / c.ranks;
     Attributes attributes{{"head_dim", c.dim}};
     if (c.window > 0) attributes.set("window", c.window);
@@ -110,8 +110,8 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
   }
 
   /// Attention of each rank to one part of the keys after the other, as they come round the ring, against that to all keys.
-  void expect_ring(const Case& c) {
-    SCOPED_TRACE(testing::PrintToString(c));
+  void expect_ring(const PartsCase& c) {
+    SCOPED_TRACE(::testing::PrintToString(c));
     const std::int64_t held = c.sequence / c.ranks;
     const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
                 v = random(k.shape), dy = random(q.shape);
@@ -186,17 +186,18 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
 // Parts of which a rank's queries see all, a half and none; chunks smaller than a tile and across its borders; heads whose rows
 // do not begin at 16 bytes; groups of 1, 2 and 3.
 TEST_P(AttentionPart, AroundARing) {
-  for (const Case& c : {Case{2, 8, 2, 1, 4, 2, true}, Case{1, 24, 3, 1, 6, 3, true}, Case{2, 16, 4, 2, 8, 4, true},
-                        Case{1, 256, 2, 2, 16, 2, true}, Case{1, 140, 2, 1, 8, 2, true}, Case{1, 256, 2, 1, 64, 4, true},
-                        Case{1, 192, 3, 1, 128, 3, true}})
+  for (const PartsCase& c :
+       {PartsCase{2, 8, 2, 1, 4, 2, true}, PartsCase{1, 24, 3, 1, 6, 3, true}, PartsCase{2, 16, 4, 2, 8, 4, true},
+        PartsCase{1, 256, 2, 2, 16, 2, true}, PartsCase{1, 140, 2, 1, 8, 2, true}, PartsCase{1, 256, 2, 1, 64, 4, true},
+        PartsCase{1, 192, 3, 1, 128, 3, true}})
     expect_ring(c);
 }
 
 // Windows that hide a whole part and all of a chunk; that end within a tile, and at its border.
 TEST_P(AttentionPart, AroundARingWithinWindowsAndDocuments) {
-  for (const Case& c :
-       {Case{1, 144, 2, 1, 4, 2, true, 20}, Case{2, 24, 2, 1, 4, 2, true, 0, 5}, Case{2, 160, 2, 2, 4, 4, true, 7, 5},
-        Case{1, 192, 2, 1, 64, 2, true, 64}, Case{1, 192, 2, 1, 16, 3, true, 100}, Case{1, 200, 3, 1, 72, 2, true, 130, 90}})
+  for (const PartsCase& c : {PartsCase{1, 144, 2, 1, 4, 2, true, 20}, PartsCase{2, 24, 2, 1, 4, 2, true, 0, 5},
+                             PartsCase{2, 160, 2, 2, 4, 4, true, 7, 5}, PartsCase{1, 192, 2, 1, 64, 2, true, 64},
+                             PartsCase{1, 192, 2, 1, 16, 3, true, 100}, PartsCase{1, 200, 3, 1, 72, 2, true, 130, 90}})
     expect_ring(c);
 }
 
@@ -216,9 +217,10 @@ TEST_P(AttentionPart, QueriesThatSeeNoKeysHaveNothing) {
 
 // Chunks smaller than a tile, of whole tiles, and across their borders; groups of 1, 2 and 3.
 TEST_P(AttentionPart, OfEachRank) {
-  for (const Case& c : {Case{2, 8, 2, 1, 4, 2, true}, Case{1, 24, 3, 1, 6, 3, true}, Case{2, 16, 4, 2, 8, 4, true},
-                        Case{1, 256, 2, 2, 16, 2, true}, Case{1, 512, 2, 1, 64, 4, true}, Case{1, 140, 2, 1, 8, 2, true},
-                        Case{1, 10, 1, 1, 4, 2, false}, Case{2, 192, 2, 1, 16, 3, false}})
+  for (const PartsCase& c :
+       {PartsCase{2, 8, 2, 1, 4, 2, true}, PartsCase{1, 24, 3, 1, 6, 3, true}, PartsCase{2, 16, 4, 2, 8, 4, true},
+        PartsCase{1, 256, 2, 2, 16, 2, true}, PartsCase{1, 512, 2, 1, 64, 4, true}, PartsCase{1, 140, 2, 1, 8, 2, true},
+        PartsCase{1, 10, 1, 1, 4, 2, false}, PartsCase{2, 192, 2, 1, 16, 3, false}})
     expect_parts(c);
 }
 
@@ -234,11 +236,11 @@ TEST_P(AttentionPart, OneRankWithAWholeSequenceInZigzagOrder) {
 
 // Whole sequences and parts; documents and windows shorter and longer than a tile.
 TEST_P(AttentionPart, WithinWindowsAndDocuments) {
-  for (const Case& c :
-       {Case{1, 144, 2, 1, 4, 2, true, 20}, Case{2, 24, 2, 1, 4, 2, true, 0, 5}, Case{2, 160, 2, 2, 4, 4, true, 7, 5},
-        Case{2, 160, 4, 2, 64, 1, false, 100}, Case{1, 256, 2, 1, 64, 2, true, 64}, Case{1, 130, 2, 1, 16, 1, false, 33},
-        Case{2, 96, 2, 1, 128, 1, false, 0, 7}, Case{2, 200, 3, 1, 72, 1, false, 150, 90},
-        Case{1, 240, 2, 2, 8, 3, false, 0, 120}})
+  for (const PartsCase& c : {PartsCase{1, 144, 2, 1, 4, 2, true, 20}, PartsCase{2, 24, 2, 1, 4, 2, true, 0, 5},
+                             PartsCase{2, 160, 2, 2, 4, 4, true, 7, 5}, PartsCase{2, 160, 4, 2, 64, 1, false, 100},
+                             PartsCase{1, 256, 2, 1, 64, 2, true, 64}, PartsCase{1, 130, 2, 1, 16, 1, false, 33},
+                             PartsCase{2, 96, 2, 1, 128, 1, false, 0, 7}, PartsCase{2, 200, 3, 1, 72, 1, false, 150, 90},
+                             PartsCase{1, 240, 2, 2, 8, 3, false, 0, 120}})
     expect_parts(c);
 }
 
@@ -256,8 +258,10 @@ TEST_P(AttentionPart, ChannelsInParts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, AttentionPart, testing::ValuesIn(test::devices_and_dtypes()),
-                         [](const testing::TestParamInfo<DeviceAndDtype>& info) { return testing::PrintToString(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionPart, ::testing::ValuesIn(test::devices_and_dtypes()),
+                         [](const ::testing::TestParamInfo<DeviceAndDtype>& info) {
+                           return ::testing::PrintToString(info.param);
+                         });
 
 }  // namespace
 }  // namespace consist

@@ -68,18 +68,18 @@ TEST_P(CacheKernel, RowsAreWrittenAndTheOthersKept) {
   }
 }
 
-struct Case {
+struct CacheCase {
   std::int64_t batch, room, heads, kv_heads, dim, queries, at, window = 0;
 };
 
 TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
   // One query and stretches of several, at both ends and across the borders of tiles; groups of 1, 2, 3 and 7; windows.
-  for (const Case& c :
-       {Case{1, 20, 2, 1, 4, 1, 0}, Case{1, 20, 2, 2, 4, 1, 19}, Case{2, 130, 6, 2, 16, 1, 64}, Case{1, 130, 7, 1, 12, 3, 62},
-        Case{2, 200, 4, 2, 64, 64, 64}, Case{1, 300, 3, 1, 128, 70, 100}, Case{2, 130, 4, 2, 16, 1, 100, 7},
-        Case{1, 200, 2, 1, 32, 64, 100, 50}, Case{1, 130, 2, 2, 8, 1, 3, 64}}) {
-    SCOPED_TRACE(testing::Message() << c.queries << " of " << c.heads << " heads of " << c.dim << " at " << c.at << ", window "
-                                    << c.window);
+  for (const CacheCase& c :
+       {CacheCase{1, 20, 2, 1, 4, 1, 0}, CacheCase{1, 20, 2, 2, 4, 1, 19}, CacheCase{2, 130, 6, 2, 16, 1, 64},
+        CacheCase{1, 130, 7, 1, 12, 3, 62}, CacheCase{2, 200, 4, 2, 64, 64, 64}, CacheCase{1, 300, 3, 1, 128, 70, 100},
+        CacheCase{2, 130, 4, 2, 16, 1, 100, 7}, CacheCase{1, 200, 2, 1, 32, 64, 100, 50}, CacheCase{1, 130, 2, 2, 8, 1, 3, 64}}) {
+    SCOPED_TRACE(::testing::Message() << c.queries << " of " << c.heads << " heads of " << c.dim << " at " << c.at << ", window "
+                                      << c.window);
     const Value q = random({c.batch, c.queries, c.heads * c.dim}, 2), k = random({c.batch, c.room, c.kv_heads * c.dim}),
                 v = random(k.shape);
     Visibility visible{.window = c.window};
@@ -108,7 +108,8 @@ TEST_P(CacheKernel, KeysBehindTheQueriesAreNotRead) {
   EXPECT_EQ(found[0]->data, clean[0]->data);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, CacheKernel, testing::ValuesIn(test::devices_and_dtypes()), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Devices, CacheKernel, ::testing::ValuesIn(test::devices_and_dtypes()),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace consist

@@ -45,7 +45,7 @@ inline const std::map<std::string, std::string>& options_of(const std::string& n
 
 /// Tests on one device; where that cannot work here they are skipped, with the reason.
 template <class Param>
-class DeviceTest : public testing::TestWithParam<Param> {
+class DeviceTest : public ::testing::TestWithParam<Param> {
  public:
   std::shared_ptr<Device> device_;
 

@@ -66,7 +66,7 @@ TEST_P(Fp8Delayed, WhatIsNotFiniteIsReportedByNameWhateverCameBefore) {
         run("quantize", {x, history({before})}, delayed_attributes(DType::e4m3));
         ADD_FAILURE() << what << " was swallowed";
       } catch (const Error& error) {
-        EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'layer.7.down'"), testing::HasSubstr(what)));
+        EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'layer.7.down'"), ::testing::HasSubstr(what)));
       }
     }
   }
@@ -107,7 +107,7 @@ TEST_P(Fp8Delayed, HistoriesTakeTheLargestOfRanksAndMicroBatches) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Fp8Delayed, test::fp8_setups_of_cpu(), test::name_of_setup);
 #ifdef CONSIST_HAS_CUDA_DEVICE
-INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Delayed, testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}),
+INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Delayed, ::testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}),
                          test::name_of_setup);
 #endif
 

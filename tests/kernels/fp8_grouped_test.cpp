@@ -201,7 +201,7 @@ TEST_P(Fp8GroupedTiles, ProductsAreThoseOfTheQuantizedValues) {
 
 const std::map<std::string, std::string> plain{{"algorithm-search", "0"}, {"cache", "none"}, {"grouped-products", "plain"}};
 const auto gpu_setups =
-    testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}, test::Fp8Setup{"cuda_plain", "cuda", plain});
+    ::testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}, test::Fp8Setup{"cuda_plain", "cuda", plain});
 INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Grouped, gpu_setups, test::name_of_setup);
 INSTANTIATE_TEST_SUITE_P(Cuda, Fp8GroupedTiles, gpu_setups, test::name_of_setup);
 #endif

@@ -71,12 +71,12 @@ class Fp8Kernel : public DeviceTest<Fp8Setup> {
 };
 
 inline auto fp8_setups_of_cpu() {
-  return testing::Values(Fp8Setup{"v2", "cpu", {{"level", "x86-64-v2"}, {"threads", "1"}}},
-                         Fp8Setup{"v3_emulated", "cpu", {{"level", "x86-64-v3"}, {"threads", "3"}, {"bf16", "emulated"}}},
-                         Fp8Setup{"v4_emulated", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "emulated"}}},
-                         Fp8Setup{"v4_native", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "native"}}});
+  return ::testing::Values(Fp8Setup{"v2", "cpu", {{"level", "x86-64-v2"}, {"threads", "1"}}},
+                           Fp8Setup{"v3_emulated", "cpu", {{"level", "x86-64-v3"}, {"threads", "3"}, {"bf16", "emulated"}}},
+                           Fp8Setup{"v4_emulated", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "emulated"}}},
+                           Fp8Setup{"v4_native", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "native"}}});
 }
-inline std::string name_of_setup(const testing::TestParamInfo<Fp8Setup>& info) {
+inline std::string name_of_setup(const ::testing::TestParamInfo<Fp8Setup>& info) {
   return info.param.name;
 }
 

@@ -66,7 +66,7 @@ TEST_P(Fp8Parts, WhatAnyRankFoundThatIsNotFiniteIsReported) {
       run("quantize_part", {x, table}, part_attributes(DType::e4m3, 0));
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'layer.7.down'"), testing::HasSubstr(what)));
+      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'layer.7.down'"), ::testing::HasSubstr(what)));
     }
   }
 }
@@ -83,7 +83,7 @@ TEST_P(Fp8Parts, TransposeIsTheTransposedCopyOfQuantize) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Fp8Parts, test::fp8_setups_of_cpu(), test::name_of_setup);
 #ifdef CONSIST_HAS_CUDA_DEVICE
-INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Parts, testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}),
+INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Parts, ::testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}),
                          test::name_of_setup);
 #endif
 

@@ -134,7 +134,7 @@ TEST_P(Fp8Scaling, OtherSizesAreQuantizedOrRefused) {
     try_all();
     ADD_FAILURE() << "sizes that tensor cores do not multiply were accepted";
   } catch (const UnavailableError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'layer.7.down'"), testing::HasSubstr("multiples of 16")));
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'layer.7.down'"), ::testing::HasSubstr("multiples of 16")));
   }
 }
 
@@ -154,7 +154,7 @@ TEST_P(Fp8Scaling, QuantizeReportsWhatIsNotFiniteByName) {
         run("quantize", {x}, attributes_of(DType::e4m3, scaling));
         ADD_FAILURE() << what << " was swallowed with scales per " << name_of(scaling);
       } catch (const Error& error) {
-        EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'layer.7.down'"), testing::HasSubstr(what)));
+        EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'layer.7.down'"), ::testing::HasSubstr(what)));
       }
     }
   }
@@ -227,7 +227,7 @@ TEST_P(Fp8Scaling, ProductsAreThoseOfTheQuantizedValues) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Fp8Scaling, test::fp8_setups_of_cpu(), test::name_of_setup);
 #ifdef CONSIST_HAS_CUDA_DEVICE
-INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Scaling, testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}),
+INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Scaling, ::testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}),
                          test::name_of_setup);
 #endif
 

@@ -102,7 +102,7 @@ TEST_P(Fp8Kernel, QuantizeReportsWhatIsNotFiniteByName) {
       run("quantize", {x, scalar(amax)}, quantize_attributes(DType::e4m3));
       ADD_FAILURE() << what << " was swallowed";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'layer.7.down'"), testing::HasSubstr(what)));
+      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'layer.7.down'"), ::testing::HasSubstr(what)));
     }
   }
 }
@@ -171,7 +171,7 @@ TEST_P(Fp8Kernel, ProductsAreThoseOfTheQuantizedValues) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Fp8Kernel, test::fp8_setups_of_cpu(), test::name_of_setup);
 #ifdef CONSIST_HAS_CUDA_DEVICE
-INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Kernel, testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}),
+INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Kernel, ::testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}),
                          test::name_of_setup);
 #endif
 

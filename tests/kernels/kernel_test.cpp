@@ -277,21 +277,21 @@ Setup cpu(const std::string& level, const std::string& threads, const std::strin
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceKernel,
-                         testing::Values(cpu("x86-64-v2", "1", "auto", DType::f32, DType::f32),
-                                         cpu("x86-64-v3", "3", "auto", DType::f32, DType::f32),
-                                         cpu("x86-64-v4", "2", "auto", DType::f32, DType::f32),
-                                         cpu("x86-64-v3", "2", "emulated", DType::bf16, DType::f32),
-                                         cpu("x86-64-v4", "3", "emulated", DType::bf16, DType::bf16),
-                                         cpu("x86-64-v4", "2", "native", DType::bf16, DType::f32),
-                                         cpu("x86-64-v4", "1", "native", DType::bf16, DType::bf16)),
-                         [](const testing::TestParamInfo<Setup>& info) { return info.param.name; });
+                         ::testing::Values(cpu("x86-64-v2", "1", "auto", DType::f32, DType::f32),
+                                           cpu("x86-64-v3", "3", "auto", DType::f32, DType::f32),
+                                           cpu("x86-64-v4", "2", "auto", DType::f32, DType::f32),
+                                           cpu("x86-64-v3", "2", "emulated", DType::bf16, DType::f32),
+                                           cpu("x86-64-v4", "3", "emulated", DType::bf16, DType::bf16),
+                                           cpu("x86-64-v4", "2", "native", DType::bf16, DType::f32),
+                                           cpu("x86-64-v4", "1", "native", DType::bf16, DType::bf16)),
+                         [](const ::testing::TestParamInfo<Setup>& info) { return info.param.name; });
 
 #ifdef CONSIST_HAS_CUDA_DEVICE
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceKernel,
-                         testing::Values(Setup{"f32", "cuda", test::kCudaOptions, DType::f32, DType::f32},
-                                         Setup{"bf16_gradients_f32", "cuda", test::kCudaOptions, DType::bf16, DType::f32},
-                                         Setup{"bf16_gradients_bf16", "cuda", test::kCudaOptions, DType::bf16, DType::bf16}),
-                         [](const testing::TestParamInfo<Setup>& info) { return info.param.name; });
+                         ::testing::Values(Setup{"f32", "cuda", test::kCudaOptions, DType::f32, DType::f32},
+                                           Setup{"bf16_gradients_f32", "cuda", test::kCudaOptions, DType::bf16, DType::f32},
+                                           Setup{"bf16_gradients_bf16", "cuda", test::kCudaOptions, DType::bf16, DType::bf16}),
+                         [](const ::testing::TestParamInfo<Setup>& info) { return info.param.name; });
 #endif
 
 TEST_P(DeviceKernels, WhatThereIsNoKernelFor) {
@@ -303,8 +303,8 @@ TEST_P(DeviceKernels, WhatThereIsNoKernelFor) {
   EXPECT_EQ(device_->make_kernel({"convolution", in, out, none}), nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, DeviceKernels, testing::ValuesIn(test::device_kinds()),
-                         [](const testing::TestParamInfo<std::string>& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Kinds, DeviceKernels, ::testing::ValuesIn(test::device_kinds()),
+                         [](const ::testing::TestParamInfo<std::string>& info) { return info.param; });
 
 }  // namespace
 }  // namespace consist

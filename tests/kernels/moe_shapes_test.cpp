@@ -113,19 +113,21 @@ TEST_P(MoeShapes, GroupedProducts) {
   }
 }
 
-std::string name_of_case(const testing::TestParamInfo<MoeShapes::ParamType>& info) {
+std::string name_of_case(const ::testing::TestParamInfo<MoeShapes::ParamType>& info) {
   return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cuda, MoeShapes,
-    testing::Combine(testing::Values(Groups{"uneven", {300, 0, 129, 1, 64, 511, 0}, 77, 328, 520},
-                                     Groups{"whole_tiles", {256, 128}, 0, 64, 256}, Groups{"odd_sizes", {5, 0, 200}, 9, 333, 77},
-                                     Groups{"few_each", std::vector<int>(40, 3), 0, 72, 16}, Groups{"one", {1500}, 300, 512, 768},
-                                     Groups{"none", {0, 0, 0}, 130, 64, 64}),
-                     testing::Values(DTypes{"f32", DType::f32, DType::f32}, DTypes{"bf16_gradients_f32", DType::bf16, DType::f32},
-                                     DTypes{"bf16_gradients_bf16", DType::bf16, DType::bf16})),
-    name_of_case);
+INSTANTIATE_TEST_SUITE_P(Cuda, MoeShapes,
+                         ::testing::Combine(::testing::Values(Groups{"uneven", {300, 0, 129, 1, 64, 511, 0}, 77, 328, 520},
+                                                              Groups{"whole_tiles", {256, 128}, 0, 64, 256},
+                                                              Groups{"odd_sizes", {5, 0, 200}, 9, 333, 77},
+                                                              Groups{"few_each", std::vector<int>(40, 3), 0, 72, 16},
+                                                              Groups{"one", {1500}, 300, 512, 768},
+                                                              Groups{"none", {0, 0, 0}, 130, 64, 64}),
+                                            ::testing::Values(DTypes{"f32", DType::f32, DType::f32},
+                                                              DTypes{"bf16_gradients_f32", DType::bf16, DType::f32},
+                                                              DTypes{"bf16_gradients_bf16", DType::bf16, DType::bf16})),
+                         name_of_case);
 
 class MoeRows : public test::DeviceTest<DTypes> {
  protected:
@@ -172,8 +174,8 @@ TEST_P(MoeRows, ManyTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, MoeRows,
-                         testing::Values(DTypes{"f32", DType::f32, DType::f32}, DTypes{"bf16", DType::bf16, DType::bf16}),
-                         [](const testing::TestParamInfo<DTypes>& info) { return info.param.name; });
+                         ::testing::Values(DTypes{"f32", DType::f32, DType::f32}, DTypes{"bf16", DType::bf16, DType::bf16}),
+                         [](const ::testing::TestParamInfo<DTypes>& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace consist

@@ -260,9 +260,9 @@ std::vector<Setup> setups() {
   }
   return all;
 }
-const auto name_of_setup = [](const testing::TestParamInfo<Setup>& info) { return testing::PrintToString(info.param); };
-INSTANTIATE_TEST_SUITE_P(Devices, PartKernel, testing::ValuesIn(setups()), name_of_setup);
-INSTANTIATE_TEST_SUITE_P(Devices, VocabularyKernel, testing::ValuesIn(setups()), name_of_setup);
+const auto name_of_setup = [](const ::testing::TestParamInfo<Setup>& info) { return ::testing::PrintToString(info.param); };
+INSTANTIATE_TEST_SUITE_P(Devices, PartKernel, ::testing::ValuesIn(setups()), name_of_setup);
+INSTANTIATE_TEST_SUITE_P(Devices, VocabularyKernel, ::testing::ValuesIn(setups()), name_of_setup);
 
 }  // namespace
 }  // namespace consist

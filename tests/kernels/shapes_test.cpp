@@ -242,8 +242,8 @@ constexpr DTypes kTypes[] = {{"f32", DType::f32, DType::f32},
                              {"bf16_gradients_f32", DType::bf16, DType::f32},
                              {"bf16_gradients_bf16", DType::bf16, DType::bf16}};
 
-INSTANTIATE_TEST_SUITE_P(Cuda, KernelShapes, testing::Combine(testing::ValuesIn(kExtents), testing::ValuesIn(kTypes)),
-                         [](const testing::TestParamInfo<std::tuple<Extents, DTypes>>& info) {
+INSTANTIATE_TEST_SUITE_P(Cuda, KernelShapes, ::testing::Combine(::testing::ValuesIn(kExtents), ::testing::ValuesIn(kTypes)),
+                         [](const ::testing::TestParamInfo<std::tuple<Extents, DTypes>>& info) {
                            return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name;
                          });
 

@@ -43,7 +43,7 @@ inline void expect_refused(const nlohmann::json& file, const std::string& field,
     parse(file, family);
     FAIL() << "accepted: " << file.dump();
   } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr(field));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(field));
   }
 }
 

@@ -12,8 +12,8 @@ using test::BuiltModel;
 using test::expect_refused;
 using test::parse;
 using test::qwen_json;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(MixtureConfig, AMixtureWithoutExpertsIsTheDenseModel) {
   json file = qwen_json("Qwen3MoeForCausalLM", "qwen3_moe");

@@ -13,7 +13,7 @@ namespace consist {
 namespace {
 
 using test::BuiltModel;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 struct PresetOf {
   std::string family, name;
@@ -30,7 +30,7 @@ std::vector<PresetOf> all_presets() {
   return list;
 }
 
-class EveryPreset : public testing::TestWithParam<PresetOf> {
+class EveryPreset : public ::testing::TestWithParam<PresetOf> {
  protected:
   std::unique_ptr<Architecture> architecture_ = test::family(GetParam().family)->from_preset(GetParam().name);
 };
@@ -109,7 +109,7 @@ TEST_P(EveryPreset, IsKnownByItsFamilyOnly) {
   EXPECT_THROW(test::family(other)->from_config(architecture_->config_json()), DataError);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EveryPreset, testing::ValuesIn(all_presets()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Models, EveryPreset, ::testing::ValuesIn(all_presets()), [](const auto& info) {
   std::string name = info.param.name;
   for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
   return name;

@@ -20,7 +20,7 @@ constexpr double tolerance = 1e-5;
 const std::string golden = CONSIST_SOURCE_DIR "/tests/golden/";
 
 /// Each step is one epoch, so that the order of the sequences does not matter.
-class ChatParity : public testing::TestWithParam<const char*> {};
+class ChatParity : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ChatParity, LossesAreThoseOfTransformers) {
   std::ifstream file(golden + "chat/losses.json");
@@ -73,7 +73,7 @@ TEST_P(ChatParity, LossesAreThoseOfTransformers) {
   EXPECT_GT(std::abs(losses[0] / json.at(other).at("losses")[0].get<double>() - 1), 10 * tolerance) << "apart is as joined";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ChatParity, testing::Values("joined", "apart"),
+INSTANTIATE_TEST_SUITE_P(All, ChatParity, ::testing::Values("joined", "apart"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -29,7 +29,7 @@ void PrintTo(const Choice& choice, std::ostream* out) {
   *out << choice.name;
 }
 
-class DeviceParity : public testing::TestWithParam<Choice> {
+class DeviceParity : public ::testing::TestWithParam<Choice> {
  protected:
   void SetUp() override {
     PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
@@ -68,10 +68,10 @@ TEST_P(DeviceParity, LossesOfTheGpuFollowThoseOfTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceParity,
-                         testing::Values(Choice{"fp32", "fp32"}, Choice{"bf16", "bf16"}, Choice{"fp8", "fp8"},
-                                         Choice{"fp8_delayed", "fp8", {"--fp8.scaling=delayed"}},
-                                         Choice{"fp8_row", "fp8", {"--fp8.scaling=row"}},
-                                         Choice{"fp8_block", "fp8", {"--fp8.scaling=block"}}),
+                         ::testing::Values(Choice{"fp32", "fp32"}, Choice{"bf16", "bf16"}, Choice{"fp8", "fp8"},
+                                           Choice{"fp8_delayed", "fp8", {"--fp8.scaling=delayed"}},
+                                           Choice{"fp8_row", "fp8", {"--fp8.scaling=row"}},
+                                           Choice{"fp8_block", "fp8", {"--fp8.scaling=block"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/consist_program.h"
 #include "tests/parity/reference.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
@@ -14,9 +15,9 @@ namespace consist {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using test::program;
+using ::testing::HasSubstr;
 
-const std::string program = CONSIST_BINARY_DIR "/bin/consist";
 const std::string references = CONSIST_SOURCE_DIR "/tests/golden/hf/";
 constexpr std::int64_t sequence = 32, sequences = 7;  // the last round of two sequences at a time is not full
 
@@ -50,7 +51,7 @@ std::int64_t write_rows(const std::string& model, const std::string& path) {
   return count;
 }
 
-class EvaluateParity : public testing::TestWithParam<const char*> {};
+class EvaluateParity : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EvaluateParity, TheLossIsThatOfTransformers) {
   std::ifstream references_file(CONSIST_SOURCE_DIR "/tests/golden/generated.json");
@@ -68,7 +69,7 @@ TEST_P(EvaluateParity, TheLossIsThatOfTransformers) {
   EXPECT_EQ(made.at("tokens"), windows * sequence);
 }
 INSTANTIATE_TEST_SUITE_P(Models, EvaluateParity,
-                         testing::Values("llama-tied", "qwen3-untied", "qwen2.5-window", "mixtral", "qwen3-moe"),
+                         ::testing::Values("llama-tied", "qwen3-untied", "qwen2.5-window", "mixtral", "qwen3-moe"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace_if(

@@ -11,6 +11,7 @@
 #include "core/state/loaded_weights.h"
 #include "core/training/generator.h"
 #include "tests/child_process.h"
+#include "tests/consist_program.h"
 #include "tests/lone_job.h"
 #include "tests/parity/reference.h"
 #include "tests/temporary_folder.h"
@@ -20,15 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using Tokens = std::vector<std::int32_t>;
-
-const std::string program = CONSIST_BINARY_DIR "/bin/consist";
+using test::program;
 
 // Windows, biases, qk-norm, tied heads, scaled frequencies, pad tokens and both kinds of mixtures are among them.
 const char* const all_models[] = {"llama-untied", "llama-tied",   "llama-rope-scaled", "qwen3-tied",
                                   "qwen3-untied", "qwen2.5-bias", "llama-padded",      "qwen2.5-window",
                                   "qwen3-moe",    "mixtral",      "qwen3-padded"};
 
-class GenerateParity : public testing::TestWithParam<const char*> {
+class GenerateParity : public ::testing::TestWithParam<const char*> {
  protected:
   std::string folder() const { return std::string(CONSIST_SOURCE_DIR "/tests/golden/hf/") + GetParam(); }
 };
@@ -125,7 +125,7 @@ TEST_P(GenerateParity, LogitsOfTheCacheAreThoseOfTheForwardPart) {
     Forward forward(model);
     const double tolerance = precision == "fp32" ? 1e-5 : 2e-2;
     for (const std::size_t prompt : {1, 64, 65, 100, 127}) {
-      SCOPED_TRACE(testing::Message() << precision << ", a prompt of " << prompt);
+      SCOPED_TRACE(::testing::Message() << precision << ", a prompt of " << prompt);
       generator.restart();
       const double expected = forward.loss_of(tokens, prompt);
       EXPECT_NEAR(loss_of(generator, tokens, prompt) / expected, 1, tolerance);
@@ -133,7 +133,7 @@ TEST_P(GenerateParity, LogitsOfTheCacheAreThoseOfTheForwardPart) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GenerateParity, testing::ValuesIn(all_models), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Models, GenerateParity, ::testing::ValuesIn(all_models), [](const auto& info) {
   std::string name = info.param;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
@@ -195,7 +195,7 @@ TEST_P(GenerateParity, GreedyTokensAreThoseOfTransformers) {
   expect_tokens(references().at(GetParam()), {"--model", temporary / "model"}, temporary / "made.json");
 }
 
-class GeneratePreset : public testing::TestWithParam<const char*> {};
+class GeneratePreset : public ::testing::TestWithParam<const char*> {};
 
 /// From the folder that a run exported, and from the run's checkpoint; a rate of 0 leaves the initial weights as they are.
 TEST_P(GeneratePreset, GreedyTokensAreThoseOfTransformers) {
@@ -217,7 +217,7 @@ TEST_P(GeneratePreset, GreedyTokensAreThoseOfTransformers) {
   expect_tokens(reference, {"--model", temporary / "exported"}, temporary / "made.json");
   expect_tokens(reference, {"--checkpoint", temporary / "checkpoints"}, temporary / "made.json");
 }
-INSTANTIATE_TEST_SUITE_P(Presets, GeneratePreset, testing::Values("llama-tiny", "qwen3-tiny"), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Presets, GeneratePreset, ::testing::Values("llama-tiny", "qwen3-tiny"), [](const auto& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;

@@ -23,7 +23,7 @@ struct Case {
   std::string model, device, precision;
 };
 
-class HfParity : public testing::TestWithParam<Case> {
+class HfParity : public ::testing::TestWithParam<Case> {
  protected:
   HfParity() : reference_(test::read_reference(GetParam().model)), host_({CONSIST_BINARY_DIR "/lib/consist/plugins"}) {}
 
@@ -158,7 +158,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, HfParity, testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Models, HfParity, ::testing::ValuesIn(cases()), [](const auto& info) {
   std::string name = info.param.model + "_" + info.param.device + "_" + info.param.precision;
   for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
   return name;

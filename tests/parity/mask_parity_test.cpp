@@ -58,7 +58,7 @@ struct Case {
   int accumulation = 1;
 };
 
-class MaskParity : public testing::TestWithParam<Case> {};
+class MaskParity : public ::testing::TestWithParam<Case> {};
 
 TEST_P(MaskParity, LossesAreThoseOfTransformers) {
   const Reference reference = test::read_reference(GetParam().model);
@@ -134,7 +134,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, MaskParity, testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Models, MaskParity, ::testing::ValuesIn(cases()), [](const auto& info) {
   std::string name = info.param.model + "_" + info.param.fields + "_" + std::to_string(info.param.accumulation);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;

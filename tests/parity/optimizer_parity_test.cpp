@@ -80,7 +80,7 @@ struct OptimizerCase {
   std::vector<std::string> more;
 };
 
-class OptimizerLayouts : public testing::TestWithParam<OptimizerCase> {};
+class OptimizerLayouts : public ::testing::TestWithParam<OptimizerCase> {};
 
 TEST_P(OptimizerLayouts, LossesAreThoseOfOneRank) {
   const OptimizerCase& run = GetParam();
@@ -97,21 +97,21 @@ TEST_P(OptimizerLayouts, LossesAreThoseOfOneRank) {
 }
 
 // The updates that the processor makes of what lies in the host's memory, and whole matrices of two axes.
-INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerLayouts,
-                         testing::Values(OptimizerCase{"sgd",
-                                                       "0.1",
-                                                       "zero3-offload",
-                                                       2,
-                                                       {"--zero3-offload.offload-optimizer.device=cpu",
-                                                        "--zero3-offload.offload-optimizer.update=cpu"}},
-                                         OptimizerCase{"lion",
-                                                       "3e-4",
-                                                       "zero3-offload",
-                                                       2,
-                                                       {"--zero3-offload.offload-optimizer.device=cpu",
-                                                        "--zero3-offload.sub-group-size=3000"}},
-                                         OptimizerCase{"muon", "3e-3", "tp-sp=2+zero2", 4, {"--zero2.reduce-bucket-size=4000"}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Optimizers, OptimizerLayouts,
+    ::testing::Values(OptimizerCase{"sgd",
+                                    "0.1",
+                                    "zero3-offload",
+                                    2,
+                                    {"--zero3-offload.offload-optimizer.device=cpu",
+                                     "--zero3-offload.offload-optimizer.update=cpu"}},
+                      OptimizerCase{"lion",
+                                    "3e-4",
+                                    "zero3-offload",
+                                    2,
+                                    {"--zero3-offload.offload-optimizer.device=cpu", "--zero3-offload.sub-group-size=3000"}},
+                      OptimizerCase{"muon", "3e-3", "tp-sp=2+zero2", 4, {"--zero2.reduce-bucket-size=4000"}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace consist

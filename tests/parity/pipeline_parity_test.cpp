@@ -16,7 +16,7 @@ namespace {
 
 void expect_same_weights(const std::string& found_folder, const std::string& expected_folder) {
   const ModelWeights found(found_folder), expected(expected_folder);
-  EXPECT_THAT(found.names(), testing::UnorderedElementsAreArray(expected.names()));
+  EXPECT_THAT(found.names(), ::testing::UnorderedElementsAreArray(expected.names()));
   for (const std::string& name : expected.names()) {
     ASSERT_EQ(found.shape(name), expected.shape(name));
     std::vector<float> a(static_cast<std::size_t>(expected.shape(name).elements())), b(a.size());

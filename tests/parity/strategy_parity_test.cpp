@@ -16,7 +16,7 @@ void PrintTo(const StrategyCase& c, std::ostream* out) {
   *out << c.model.name;
 }
 
-class StrategyParity : public testing::TestWithParam<StrategyCase> {};
+class StrategyParity : public ::testing::TestWithParam<StrategyCase> {};
 
 TEST_P(StrategyParity, LossesAreThoseOfOneRank) {
   test::expect_losses_of_one_rank(GetParam().model, GetParam().layouts);
@@ -46,7 +46,7 @@ ChangedModel scaled(const char* name, const char* golden, const char* scaling) {
 
 INSTANTIATE_TEST_SUITE_P(
     Data, StrategyParity,
-    testing::Values(
+    ::testing::Values(
         StrategyCase{{"data_llama_fp32", "llama-untied", unchanged, "fp32", "cpu", {"--global-batch=24"}},
                      {{"--strategy=ddp", "--ranks=4", "--accumulation=2", "--ddp.bucket-size=20Ki"},
                       {"--strategy=zero2", "--ranks=3", "--zero2.reduce-bucket-size=4000", "--zero2.allgather-bucket-size=4000"},
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
 const nlohmann::json deep{{"num_hidden_layers", 8}}, deep_tied{{"num_hidden_layers", 8}, {"tie_word_embeddings", true}};
 INSTANTIATE_TEST_SUITE_P(
     Pipelines, StrategyParity,
-    testing::Values(
+    ::testing::Values(
         StrategyCase{{"pipelines_llama_fp32", "llama-untied", deep, "fp32", "cpu", {"--global-batch=16"}},
                      {{"--strategy=pipeline=2", "--ranks=2", "--accumulation=4", "--pipeline.schedule=gpipe", "--recompute=full"},
                       {"--strategy=pipeline=4", "--ranks=4", "--accumulation=4", "--pipeline.schedule=zero-bubble-h2"}}},
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Model, StrategyParity,
-    testing::Values(
+    ::testing::Values(
         // Two key/value heads for four ranks; a pad token, whose row gets no gradient, on the last rank's part of the vocabulary.
         StrategyCase{{"tensor_qwen3_bf16", "qwen3-untied", {{"tie_word_embeddings", true}, {"pad_token_id", -2}}, "bf16"},
                      {{"--strategy=tp-sp=4", "--ranks=4", "--tp-sp.overlap-parts=2", "--accumulation=2"}}},
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
 // of ranks round otherwise in bf16 moves more in dense products of fp8 (gradient norms by up to 0.6%) than in those of experts.
 INSTANTIATE_TEST_SUITE_P(
     Experts, StrategyParity,
-    testing::Values(
+    ::testing::Values(
         StrategyCase{{"experts_gathered_fp32", "qwen3-moe", unchanged, "fp32"},
                      {{"--strategy=ep=2+zero3-offload", "--ranks=4", "--ep.capacity=2"}}},
         StrategyCase{{"experts_sent_fp32", "qwen3-moe", {{"router_z_loss_coef", 0.01}}, "fp32", "cpu", {"--global-batch=8"}},
@@ -130,14 +130,15 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.model.name); });
 
 const std::vector<std::string> composed{"--strategy=tp-sp=2+pipeline=2", "--ranks=4", "--accumulation=4"};
-INSTANTIATE_TEST_SUITE_P(
-    Scalings, StrategyParity,
-    testing::Values(StrategyCase{scaled("llama_delayed", "llama-untied", "delayed"),
-                                 {{"--strategy=zero2", "--ranks=2", "--accumulation=2"}}},
-                    StrategyCase{scaled("qwen3_row", "qwen3-tied", "row"), {composed}},
-                    StrategyCase{scaled("llama_block", "llama-untied", "block"),
-                                 {{"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.max-reuse-distance=0"}, composed}}),
-    [](const auto& info) { return std::string(info.param.model.name); });
+INSTANTIATE_TEST_SUITE_P(Scalings, StrategyParity,
+                         ::testing::Values(StrategyCase{scaled("llama_delayed", "llama-untied", "delayed"),
+                                                        {{"--strategy=zero2", "--ranks=2", "--accumulation=2"}}},
+                                           StrategyCase{scaled("qwen3_row", "qwen3-tied", "row"), {composed}},
+                                           StrategyCase{
+                                               scaled("llama_block", "llama-untied", "block"),
+                                               {{"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.max-reuse-distance=0"},
+                                                composed}}),
+                         [](const auto& info) { return std::string(info.param.model.name); });
 
 }  // namespace
 }  // namespace consist

@@ -35,7 +35,7 @@ using Words = std::vector<std::string>;
 const Words over_socket{"--transport=socket", "--socket.chunk=64Ki"};
 const Words over_efa{"--transport=efa", "--efa.provider=tcp", "--efa.chunk=64Ki"};
 
-class TransportParity : public testing::TestWithParam<Case> {
+class TransportParity : public ::testing::TestWithParam<Case> {
  protected:
   /// Trains in processes of its own; the losses. `topology` gets what the archive says of its axes.
   std::vector<double> train(int ranks, int accumulation, const Words& transport, std::string* topology = nullptr) const {
@@ -68,7 +68,7 @@ TEST_P(TransportParity, EfaGivesTheLossesOfOneRankAndTheBitsOfSocket) {
   double worst = 0;
   std::string topology;
   const std::vector<double> found = train(GetParam().ranks, 1, over_efa, &topology);
-  EXPECT_THAT(topology, testing::HasSubstr(" tcp;ofi_rxm on lo\"")) << "the archive says which path was taken";
+  EXPECT_THAT(topology, ::testing::HasSubstr(" tcp;ofi_rxm on lo\"")) << "the archive says which path was taken";
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t s = 0; s < expected.size(); ++s) {
     const double deviation = std::abs(found[s] / expected[s] - 1);
@@ -90,7 +90,7 @@ TEST_P(HybridTransports, EachStrategyOfTheDataAxisHasItsOwn) {
   const std::vector<double> found = train(4, 1, {"--transport=socket,ddp=efa", "--efa.provider=tcp"}, &topology);
   for (const char* said :
        {R"("transport": "efa")", R"("transport": "socket")", R"( tcp;ofi_rxm on lo")", R"("tcp 127.0.0.1 on lo")"})
-    EXPECT_THAT(topology, testing::HasSubstr(said));
+    EXPECT_THAT(topology, ::testing::HasSubstr(said));
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t s = 0; s < expected.size(); ++s)
     EXPECT_LE(std::abs(found[s] / expected[s] - 1), test::layout_loss_tolerance(GetParam().precision))
@@ -98,12 +98,12 @@ TEST_P(HybridTransports, EachStrategyOfTheDataAxisHasItsOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Configurations, HybridTransports,
-                         testing::Values(Case{"zero3_bf16", "zero3-offload=2+ddp=2", "qwen3-tied", "bf16"}),
+                         ::testing::Values(Case{"zero3_bf16", "zero3-offload=2+ddp=2", "qwen3-tied", "bf16"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Configurations, TransportParity,
-                         testing::Values(Case{"ddp_llama_fp32", "ddp", "llama-untied", "fp32"},
-                                         Case{"zero2_qwen3_bf16", "zero2", "qwen3-tied", "bf16", 3}),
+                         ::testing::Values(Case{"ddp_llama_fp32", "ddp", "llama-untied", "fp32"},
+                                           Case{"zero2_qwen3_bf16", "zero2", "qwen3-tied", "bf16", 3}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

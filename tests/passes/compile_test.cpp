@@ -231,8 +231,8 @@ TEST(Compile, WhatAStrategyBreaksIsRefusedAtOnceWithItsName) {
   for (const std::string where : {"partition", "divide", "schedule", "finish"}) {
     SCOPED_TRACE(where);
     const auto says = [&](const std::string& why) {
-      return testing::AllOf(testing::HasSubstr("strategy 'bad' left an illegal program in " + where + "()"),
-                            testing::HasSubstr(why));
+      return ::testing::AllOf(::testing::HasSubstr("strategy 'bad' left an illegal program in " + where + "()"),
+                              ::testing::HasSubstr(why));
     };
     EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.instructions[1].inputs[0] = 100'000; }), says("does not exist"));
     EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.instructions[1].op = nullptr; }), says("no op"));
@@ -275,17 +275,17 @@ TEST(Compile, WhatAModelOrAPrecisionBreaksIsRefusedWithItsName) {
     }
     return std::string("nothing was refused");
   };
-  EXPECT_THAT(message(), testing::AllOf(testing::HasSubstr("model 'bad' left an illegal program in build()"),
-                                        testing::HasSubstr("two parameters are called")));
+  EXPECT_THAT(message(), ::testing::AllOf(::testing::HasSubstr("model 'bad' left an illegal program in build()"),
+                                          ::testing::HasSubstr("two parameters are called")));
   model.what = [](Builder& b) { b.input("positions", DType::i32, {2, 4}); };
-  EXPECT_THAT(message(), testing::HasSubstr("nobody writes the input 'positions'"));
+  EXPECT_THAT(message(), ::testing::HasSubstr("nobody writes the input 'positions'"));
   model.what = [](Builder& b) {
     const TensorId made =
         b.emit_one("cast", {b.program().parameters[0].tensor}, {{"dtype", std::string(name_of(DType::f32))}}, "margin");
     b.program()[made].role = Role::metric;
   };
-  EXPECT_THAT(message(),
-              testing::AllOf(testing::HasSubstr("model 'bad'"), testing::HasSubstr("'margin' is a metric that no run records")));
+  EXPECT_THAT(message(), ::testing::AllOf(::testing::HasSubstr("model 'bad'"),
+                                          ::testing::HasSubstr("'margin' is a metric that no run records")));
 
   class BreakingPrecision final : public Precision {
    public:
@@ -297,7 +297,7 @@ TEST(Compile, WhatAModelOrAPrecisionBreaksIsRefusedWithItsName) {
   model.what = [](Builder& /*builder*/) {};
   c.request.precision = &precision;
   c.request.precision_name = "precision 'bad'";
-  EXPECT_THAT(message(), testing::HasSubstr("precision 'bad' left an illegal program in rewrite()"));
+  EXPECT_THAT(message(), ::testing::HasSubstr("precision 'bad' left an illegal program in rewrite()"));
 }
 
 TEST(MemoryPlan, NoTwoLiveTensorsOverlap) {

@@ -21,7 +21,7 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr int layers = 12;
 constexpr std::int64_t batch = 64;  // so that activations are most of the memory

@@ -19,9 +19,9 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-constexpr int layers = 2;
+constexpr int packed_layers = 2;
 
 Program packed(test::Case c) {
   c.request.pack_linears = true;
@@ -53,8 +53,8 @@ TEST(Golden, Packed) {
 
 TEST(PackLinears, EveryLayerHasTwoProductsInEachDirection) {
   for (const int accumulation : {1, 3}) {
-    const auto count = ops(packed(test::Case(1, accumulation, true, {.layers = layers})));
-    const int each = layers * accumulation;
+    const auto count = ops(packed(test::Case(1, accumulation, true, {.layers = packed_layers})));
+    const int each = packed_layers * accumulation;
     for (const char* op : {"packed_linear", "packed_linear_input_grad", "packed_linear_weight_grad"})
       EXPECT_EQ(count.at(op), 2 * each) << op;
     // o and down.

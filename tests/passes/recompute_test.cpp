@@ -16,14 +16,14 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-constexpr int layers = 4;
-constexpr std::int64_t batch = 64;  // so that activations are most of the memory
+constexpr int repeated_layers = 4;
+constexpr std::int64_t large_batch = 64;  // so that activations are most of the memory
 
 Program step(const std::string& what, const std::string& range = "", int accumulation = 1) {
-  test::Case c(1, accumulation, true, {.layers = layers});
-  c.request.micro_batch = batch;
+  test::Case c(1, accumulation, true, {.layers = repeated_layers});
+  c.request.micro_batch = large_batch;
   c.request.recompute = parse_recompute(what, range);
   return c.step();
 }
@@ -60,7 +60,7 @@ std::map<std::string, int> repeated_ops(const Program& p, int layer) {
   return ops;
 }
 
-std::int64_t peak(const Program& p) {
+std::int64_t peak_of_device(const Program& p) {
   return plan_memory(p, {}).live_peak[0];
 }
 
@@ -77,21 +77,21 @@ TEST(Golden, RecomputeSwigluAndNorms) {
 }
 
 TEST(Recompute, NoneChangesNothing) {
-  test::Case untouched(1, 1, true, {.layers = layers});
-  untouched.request.micro_batch = batch;
+  test::Case untouched(1, 1, true, {.layers = repeated_layers});
+  untouched.request.micro_batch = large_batch;
   EXPECT_EQ(to_text(step("none")), to_text(untouched.step()));
 }
 
 TEST(Recompute, FullKeepsOnlyTheInputOfEachLayer) {
   const Program p = step("full");
   const auto names = kept(p);
-  for (int layer = 1; layer < layers; ++layer) {
+  for (int layer = 1; layer < repeated_layers; ++layer) {
     ASSERT_EQ(names.count(layer), 1u);
-    EXPECT_EQ(names.at(layer).size(), 1u) << testing::PrintToString(names.at(layer));
+    EXPECT_EQ(names.at(layer).size(), 1u) << ::testing::PrintToString(names.at(layer));
     EXPECT_THAT(*names.at(layer).begin(), HasSubstr("norm1"));
   }
   EXPECT_EQ(names.count(0), 0u) << "layer 0 begins with the embedding's output";
-  for (int layer = 0; layer < layers; ++layer) {
+  for (int layer = 0; layer < repeated_layers; ++layer) {
     // All but the last product, whose result only the next layer needs.
     const std::map<std::string, int> expected{{"rms_norm", 2}, {"linear", 6}, {"rope", 2}, {"attention", 1}, {"swiglu", 1}};
     EXPECT_EQ(repeated_ops(p, layer), expected) << "layer " << layer;
@@ -100,7 +100,7 @@ TEST(Recompute, FullKeepsOnlyTheInputOfEachLayer) {
 
 TEST(Recompute, FullMakesALayerAgainBeforeItsBackwardAndNotEarlier) {
   const Program p = step("full");
-  int current = layers;
+  int current = repeated_layers;
   for (const Instruction& i : p.instructions) {
     if (i.tag.phase != Phase::backward || i.tag.layer < 0) continue;
     EXPECT_LE(i.tag.layer, current) << "instructions of a later layer come back";
@@ -114,8 +114,8 @@ TEST(Recompute, FullMakesALayerAgainBeforeItsBackwardAndNotEarlier) {
 
 TEST(Recompute, PlannedMemoryFallsByWhatIsNoLongerKept) {
   // Bytes that forward leaves to backward per layer and token, f32, at the tiny shapes.
-  const test::TinyShape s{.layers = layers};
-  const std::int64_t tokens = batch * 4, q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+  const test::TinyShape s{.layers = repeated_layers};
+  const std::int64_t tokens = large_batch * 4, q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   auto bytes = [&](std::int64_t channels) { return (tokens * channels * 4 + 255) / 256 * 256; };
   const std::int64_t h = bytes(s.ffn), x = bytes(s.hidden);
   const std::int64_t all = 4 * x + 2 * bytes(1) + 2 * bytes(q) + 2 * bytes(kv) + bytes(s.heads) + 3 * h;
@@ -139,11 +139,11 @@ TEST(Recompute, PlannedMemoryFallsByWhatIsNoLongerKept) {
   EXPECT_EQ(kept_bytes(step("swiglu")), all - h);
   EXPECT_EQ(kept_bytes(step("swiglu,rms_norm")), all - h - 2 * x - 2 * bytes(1));
   EXPECT_EQ(kept_bytes(step("full")), x);
-  EXPECT_LT(peak(step("full")), peak(step("swiglu,rms_norm")));
-  EXPECT_LT(peak(step("swiglu,rms_norm")), peak(step("swiglu")));
-  EXPECT_LT(peak(step("swiglu")), peak(step("none")));
+  EXPECT_LT(peak_of_device(step("full")), peak_of_device(step("swiglu,rms_norm")));
+  EXPECT_LT(peak_of_device(step("swiglu,rms_norm")), peak_of_device(step("swiglu")));
+  EXPECT_LT(peak_of_device(step("swiglu")), peak_of_device(step("none")));
   // The peak falls by all layers but the one that is made again at that time.
-  EXPECT_EQ(peak(step("none")) - peak(step("full")), (layers - 1) * (all - x));
+  EXPECT_EQ(peak_of_device(step("none")) - peak_of_device(step("full")), (repeated_layers - 1) * (all - x));
 }
 
 TEST(Recompute, OnlyInTheLayersAskedFor) {

@@ -8,7 +8,7 @@
 namespace consist {
 namespace {
 
-class RemoveDead : public testing::Test {
+class RemoveDead : public ::testing::Test {
  protected:
   RemoveDead() : builder_(program_) {
     program_.mesh = Mesh({{"pipeline", 2}});

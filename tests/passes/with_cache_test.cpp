@@ -14,8 +14,8 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 constexpr std::int64_t longest = 48;
 

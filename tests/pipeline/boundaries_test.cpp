@@ -87,7 +87,8 @@ TEST_P(PipelineBytes, AreThoseOfTheResidualStreamOnceInEachDirection) {
   expect_bytes_of_the_formula(*model, {.stages = 4, .data = 2, .cut = "blocks", .over_data = "zero3-offload", .tensor = 2});
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PipelineBytes, testing::Values(Family{"llama", "llama-32m", 4}, Family{"qwen", "qwen3-tiny", 2}),
+INSTANTIATE_TEST_SUITE_P(Models, PipelineBytes,
+                         ::testing::Values(Family{"llama", "llama-32m", 4}, Family{"qwen", "qwen3-tiny", 2}),
                          [](const auto& info) { return std::string(info.param.plugin); });
 
 // The receiver must not repeat what the sender reduces and adds.

@@ -11,9 +11,9 @@
 namespace consist {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 PluginHost& host() {
   static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
@@ -58,7 +58,7 @@ TEST(Plan, BesideStagesZeroReducesOncePerStepUnlessItsStageIsGiven) {
   EXPECT_EQ(to_text(plan.step(0)), to_text(of_one.step(0)));
   EXPECT_NE(to_text(plan.step(0)), to_text(of_two.step(0)));
   EXPECT_THAT(plan.config().notes, Contains("--zero2.stage 1, its default beside stages of a pipeline (2 without)"));
-  EXPECT_THAT(of_two.config().notes, testing::Not(Contains(HasSubstr("zero2.stage"))));
+  EXPECT_THAT(of_two.config().notes, ::testing::Not(Contains(HasSubstr("zero2.stage"))));
   RunConfig alone = tiny("zero2", 2);
   const Plan without_stages = plan_run(alone, host());
   alone.plugin_options["zero2"]["stage"] = "2";

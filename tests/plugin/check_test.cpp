@@ -13,8 +13,8 @@ namespace {
 
 using test::ChildResult;
 using test::Environment;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 ChildResult check(const std::string& file, std::vector<std::string> more = {}) {
   more.insert(more.begin(), {CONSIST_BINARY_DIR "/bin/consist", "check", TEST_PLUGINS "/" + file});

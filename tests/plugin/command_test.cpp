@@ -22,10 +22,10 @@ using test::ChildResult;
 using test::Environment;
 using test::plugin_file;
 using test::plugin_folder;
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 ChildResult consist(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), CONSIST_BINARY_DIR "/bin/consist");
@@ -90,7 +90,7 @@ void PrintTo(const Fault& fault, std::ostream* stream) {
   *stream << fault.name;
 }
 
-class FaultyPlugin : public testing::TestWithParam<Fault> {};
+class FaultyPlugin : public ::testing::TestWithParam<Fault> {};
 
 // The listing stays whole, says what happened, and comes to an end.
 TEST_P(FaultyPlugin, DoesNotHurtTheListing) {
@@ -106,10 +106,10 @@ TEST_P(FaultyPlugin, DoesNotHurtTheListing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, FaultyPlugin,
-                         testing::Values(Fault{"crash", "it crashed while it was probed (Aborted)"},
-                                         Fault{"exit", "it ended the process that probed it, with status 0"},
-                                         Fault{"hang", "it did not answer within 2000 ms"},
-                                         Fault{"close and hang", "it did not answer within 2000 ms"}),
+                         ::testing::Values(Fault{"crash", "it crashed while it was probed (Aborted)"},
+                                           Fault{"exit", "it ended the process that probed it, with status 0"},
+                                           Fault{"hang", "it did not answer within 2000 ms"},
+                                           Fault{"close and hang", "it did not answer within 2000 ms"}),
                          [](const auto& info) {
                            std::string name = info.param.name;
                            std::replace(name.begin(), name.end(), ' ', '_');

@@ -15,10 +15,10 @@ namespace consist {
 namespace {
 
 using test::ChildResult;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-class PluginEvaluation : public testing::Test {
+class PluginEvaluation : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;
 

@@ -16,9 +16,9 @@ namespace {
 
 using test::ChildResult;
 using test::Environment;
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
 
 const std::string faulty_data = TEST_PLUGINS "/faulty_data", faulty_model = TEST_PLUGINS "/faulty_model";
 
@@ -89,7 +89,7 @@ TEST(PluginFaults, TheCommandFailsWithThePluginsNameAndTheArchiveIsWhole) {
     EXPECT_EQ(result.status, fault.status) << result.output;
     EXPECT_THAT(result.output, AllOf(HasSubstr(fault.named), HasSubstr(fault.message)));
     const ArchiveReader archive(folder / "run.h5");
-    EXPECT_THAT(archive.column("loss").size(), testing::AnyOf(1u, 2u));     // data is read a step ahead
+    EXPECT_THAT(archive.column("loss").size(), ::testing::AnyOf(1u, 2u));   // data is read a step ahead
     EXPECT_EQ(archive.status(), fault.status == 1 ? "failed" : "cut off");  // after a crash nothing more is written
   }
 }

@@ -39,11 +39,11 @@ TEST(Fingerprint, AHeaderThatWasEditedInPlaceIsNamed) {
   write_whole(folder / "a.h", "struct Pair {\n  int b;\n  int a;\n};\n");
   const test::ChildResult edited = looked_at();
   EXPECT_NE(edited.status, 0);
-  EXPECT_THAT(edited.output, testing::ContainsRegex("a.h[[:space:]]+differ"));
+  EXPECT_THAT(edited.output, ::testing::ContainsRegex("a.h[[:space:]]+differ"));
   write_whole(folder / "a.h", "struct Pair {\n  int a;  // first\n  int b;\n};\n");
   EXPECT_EQ(looked_at().status, 0);
   write_whole(folder / "new.h", "int c;\n");
-  EXPECT_THAT(looked_at().output, testing::ContainsRegex("new.h[[:space:]]+differ"));
+  EXPECT_THAT(looked_at().output, ::testing::ContainsRegex("new.h[[:space:]]+differ"));
 }
 
 }  // namespace

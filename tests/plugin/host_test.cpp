@@ -21,10 +21,10 @@ using test::Environment;
 using test::message_of;
 using test::plugin_file;
 using test::plugin_folder;
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const PluginFile& listed(const PluginHost& host, const fs::path& path) {
   const auto& files = host.files();
@@ -60,18 +60,18 @@ TEST(PluginHost, WarnsOfPlacesThatOthersCanWrite) {
     }
     return said;
   };
-  EXPECT_THAT(of_folder(), testing::IsEmpty());
+  EXPECT_THAT(of_folder(), ::testing::IsEmpty());
   fs::permissions(folder.path(), fs::perms::others_write, fs::perm_options::add);
-  EXPECT_THAT(of_folder(), testing::ElementsAre(AllOf(HasSubstr("in which plugins lie"), HasSubstr("written by every user"))));
+  EXPECT_THAT(of_folder(), ::testing::ElementsAre(AllOf(HasSubstr("in which plugins lie"), HasSubstr("written by every user"))));
   fs::permissions(folder.path(), fs::perms::others_write, fs::perm_options::remove);
   fs::permissions(folder / "sample.so", fs::perms::others_write, fs::perm_options::add);
-  EXPECT_THAT(of_folder(), testing::ElementsAre(AllOf(HasSubstr("plugin file"), HasSubstr("sample.so may be written"))));
+  EXPECT_THAT(of_folder(), ::testing::ElementsAre(AllOf(HasSubstr("plugin file"), HasSubstr("sample.so may be written"))));
   fs::permissions(folder / "sample.so", fs::perms::others_write, fs::perm_options::remove);
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files to other users";
   constexpr uid_t somebody = 12345;
   ASSERT_EQ(::chown(folder.path().c_str(), somebody, static_cast<gid_t>(-1)), 0);
   EXPECT_THAT(of_folder(),
-              testing::ElementsAre(AllOf(HasSubstr("in which plugins lie"), HasSubstr("another user (number 12345)"))));
+              ::testing::ElementsAre(AllOf(HasSubstr("in which plugins lie"), HasSubstr("another user (number 12345)"))));
 }
 
 // Whoever can rename the folder can put another in its place. In a folder such as /tmp only its owner can.
@@ -86,12 +86,12 @@ TEST(PluginHost, AFolderAboveThatOthersMayChangeIsNamed) {
     return said;
   };
   for (const fs::path& place : {plugins, plugins / "sample.so"}) {
-    EXPECT_THAT(warnings(place), testing::IsEmpty());
+    EXPECT_THAT(warnings(place), ::testing::IsEmpty());
     fs::permissions(above, fs::perms::all);
-    EXPECT_THAT(warnings(place), testing::ElementsAre(AllOf(HasSubstr("the folder " + above.string() + ", in which"),
-                                                            HasSubstr("written by every user"))));
+    EXPECT_THAT(warnings(place), ::testing::ElementsAre(AllOf(HasSubstr("the folder " + above.string() + ", in which"),
+                                                              HasSubstr("written by every user"))));
     fs::permissions(above, fs::perms::all | fs::perms::sticky_bit);
-    EXPECT_THAT(warnings(place), testing::IsEmpty());
+    EXPECT_THAT(warnings(place), ::testing::IsEmpty());
     fs::permissions(above, fs::perms::owner_all);
   }
 }

@@ -10,9 +10,9 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Compiles a plugin against the public headers alone; returns the compiler's messages.
 test::ChildResult compile(const std::string& plugin) {

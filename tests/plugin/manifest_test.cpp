@@ -19,11 +19,11 @@ namespace consist {
 namespace {
 
 using test::message_of;
-using testing::AllOf;
-using testing::AnyOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
 
-class Manifest : public testing::Test {
+class Manifest : public ::testing::Test {
  protected:
   /// The message of the error for a file of these bytes.
   std::string problem_of(const std::string& bytes) {

@@ -17,8 +17,8 @@ namespace consist {
 namespace {
 
 using test::message_of;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 /// The options that the sample plugin would be made with.
 Options checked(const std::map<std::string, std::string>& given) {

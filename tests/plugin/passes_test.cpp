@@ -11,10 +11,10 @@ namespace consist {
 namespace {
 
 using test::ChildResult;
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 ChildResult explain(std::vector<std::string> options, const std::string& ranks = "2") {
   options.insert(options.begin(),

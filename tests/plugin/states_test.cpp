@@ -10,10 +10,10 @@ namespace consist {
 namespace {
 
 using test::ChildResult;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-class PluginStates : public testing::Test {
+class PluginStates : public ::testing::Test {
  protected:
   /// Trains on two ranks with the strategy that keeps a state, in checkpoint folder `into`.
   ChildResult train(const std::string& into, const std::string& steps, std::vector<std::string> more = {},

@@ -18,13 +18,13 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Three layers, of which the first and the last have 8 experts of 16 x 32.
 const std::string mixture = CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-moe";
 constexpr int sparse_layers = 2;
 
-class Fp8Experts : public testing::Test {
+class Fp8Experts : public ::testing::Test {
  protected:
   Program step(const std::map<std::string, std::string>& options = {}, int accumulation = 1,
                const std::string& strategies = "ddp", int ranks = 1) {
@@ -142,7 +142,7 @@ TEST_F(Fp8Experts, StayInBf16WithScalesOfRowsAndBlocks) {
     EXPECT_EQ(count["fp8_grouped_linear"], 0);
     EXPECT_GT(count["fp8_linear"], 0);
     EXPECT_THAT(refusal({{"scaling", scaling}, {"linears", "*.experts.*"}}),
-                testing::AllOf(HasSubstr("experts"), HasSubstr("--fp8.scaling " + scaling), HasSubstr("tensor or delayed")));
+                ::testing::AllOf(HasSubstr("experts"), HasSubstr("--fp8.scaling " + scaling), HasSubstr("tensor or delayed")));
   }
 }
 

@@ -29,7 +29,7 @@ using PluginOptions = std::map<std::string, std::map<std::string, std::string>>;
 /// Every weight is gathered for forward and again for backward.
 const std::map<std::string, std::string> gather_always{{"param-persistence-threshold", "0"}, {"max-reuse-distance", "0"}};
 
-class Fp8Gathers : public testing::Test {
+class Fp8Gathers : public ::testing::Test {
  protected:
   Program step(const std::string& strategies, int ranks, bool gathers, int accumulation = 1, PluginOptions options = {}) {
     RunConfig config;
@@ -134,7 +134,7 @@ TEST_F(Fp8Gathers, WhatBf16NeedsTooIsGatheredInBf16) {
   for (const Instruction& i : program.instructions) {
     if (i.op->name() == "quantize_part") narrow.insert(i.attributes.string("tensor"));
   }
-  for (const std::string& name : narrow) EXPECT_THAT(name, testing::Not(testing::EndsWith("post_attention_layernorm")));
+  for (const std::string& name : narrow) EXPECT_THAT(name, ::testing::Not(::testing::EndsWith("post_attention_layernorm")));
   auto zero = gathered(step("zero3-offload", 2, true, 1, options));
   EXPECT_EQ(zero[DType::e4m3], 2 * (of_linears - layers * 56 * 32));
 }
@@ -155,9 +155,9 @@ TEST_F(Fp8Gathers, WhatCannotBeIsRefused) {
     return "no error";
   };
   EXPECT_THAT(message({{"zero3-offload", {{"offload-param.device", "cpu"}, {"param-persistence-threshold", "0"}}}}),
-              testing::AllOf(testing::HasSubstr("--fp8.gathers"), testing::HasSubstr("host's memory")));
+              ::testing::AllOf(::testing::HasSubstr("--fp8.gathers"), ::testing::HasSubstr("host's memory")));
   for (const char* scaling : {"row", "block"})
-    EXPECT_THAT(message({{"fp8", {{"scaling", scaling}}}}), testing::HasSubstr(std::string("--fp8.scaling ") + scaling));
+    EXPECT_THAT(message({{"fp8", {{"scaling", scaling}}}}), ::testing::HasSubstr(std::string("--fp8.scaling ") + scaling));
 }
 
 struct Curves {

@@ -26,12 +26,12 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const std::string two_layers = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
 constexpr int layers = 2, linears_per_layer = 7;
 
-class Fp8 : public testing::Test {
+class Fp8 : public ::testing::Test {
  protected:
   RunConfig config(const std::map<std::string, std::string>& options, int accumulation = 1, int ranks = 1) const {
     RunConfig config;
@@ -95,7 +95,7 @@ TEST_F(Fp8, AllLinearsAndNothingElse) {
 TEST_F(Fp8, EveryOtherTensorIsThatOfBf16) {
   for (const Tensor& t : step().tensors) {
     if (t.dtype != DType::e4m3 && t.dtype != DType::e5m2) continue;
-    EXPECT_THAT(t.name, testing::AnyOf(testing::EndsWith(".fp8"), testing::EndsWith(".fp8t")));
+    EXPECT_THAT(t.name, ::testing::AnyOf(::testing::EndsWith(".fp8"), ::testing::EndsWith(".fp8t")));
   }
 }
 
@@ -225,7 +225,7 @@ TEST_F(Fp8, ChoicesThatLeaveNothingAreErrors) {
     return "no error";
   };
   EXPECT_THAT(message({{"bf16-first", "1"}, {"bf16-last", "1"}}), HasSubstr("leaves every linear of the 2 layers in bf16"));
-  EXPECT_THAT(message({{"linears", "*.up,*.down_proj.*"}}), testing::AllOf(HasSubstr("'*.up'"), HasSubstr("down_proj.weight")));
+  EXPECT_THAT(message({{"linears", "*.up,*.down_proj.*"}}), ::testing::AllOf(HasSubstr("'*.up'"), HasSubstr("down_proj.weight")));
   EXPECT_THAT(message({{"except", "*.gate"}}), HasSubstr("--fp8.except"));
   EXPECT_THAT(message({{"bf16-first", "-1"}}), HasSubstr("at least 0"));
   EXPECT_THAT(message({{"scaling", "block"}, {"fast-accumulation", "all"}}), HasSubstr("no shorter sums"));
@@ -320,7 +320,7 @@ TEST_F(Fp8, AWeightThatIsNotFiniteEndsTheRunWithItsName) {
   write_whole(path, bytes);
   const test::ChildResult run = train(folder.path().string(), {});
   EXPECT_EQ(run.status, 1) << run.output;
-  EXPECT_THAT(run.output, testing::AllOf(HasSubstr("'" + weight + "' holds an infinity"), HasSubstr("e4m3")));
+  EXPECT_THAT(run.output, ::testing::AllOf(HasSubstr("'" + weight + "' holds an infinity"), HasSubstr("e4m3")));
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ std::vector<std::int64_t> positions(std::int64_t length, std::int64_t zigzag) {
 }
 
 TEST(TokenOrder, PairsChunksFromBothEnds) {
-  EXPECT_THAT(positions(4, 0), testing::ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(positions(4, 1), testing::ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(positions(8, 2), testing::ElementsAre(0, 1, 6, 7, 2, 3, 4, 5));
-  EXPECT_THAT(positions(6, 3), testing::ElementsAre(0, 5, 1, 4, 2, 3));
+  EXPECT_THAT(positions(4, 0), ::testing::ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(positions(4, 1), ::testing::ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(positions(8, 2), ::testing::ElementsAre(0, 1, 6, 7, 2, 3, 4, 5));
+  EXPECT_THAT(positions(6, 3), ::testing::ElementsAre(0, 5, 1, 4, 2, 3));
 }
 
 TEST(TokenOrder, HasAnInverse) {

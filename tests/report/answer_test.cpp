@@ -18,8 +18,8 @@ using test::made_from;
 using test::new_run;
 using test::ReportInABrowser;
 using test::write_made;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 /// A run over a fast link and the same over a slow one, by which each collective takes 30 ms longer.
 TEST_F(ReportInABrowser, TheAnswerSaysWhichCommunicationMakesTheDifference) {
@@ -59,10 +59,10 @@ TEST_F(ReportInABrowser, TheAnswerSaysWhichCommunicationMakesTheDifference) {
   ASSERT_TRUE(seen.is_object()) << seen;
   const std::string answer = seen.at("answer").get<std::string>();
   EXPECT_THAT(answer, HasSubstr("They differ in transport (string and socket)"));
-  EXPECT_THAT(answer, testing::ContainsRegex(
+  EXPECT_THAT(answer, ::testing::ContainsRegex(
                           "string takes .* longer per step: waiting for communication \\(data\\) \\+[0-9.]+ ms, [0-9]+% of it"));
-  EXPECT_THAT(answer, testing::AllOf(HasSubstr("(all_reduce of ddp over string: "), HasSubstr(" over socket; "),
-                                     HasSubstr("% of its step instead of ")));
+  EXPECT_THAT(answer, ::testing::AllOf(HasSubstr("(all_reduce of ddp over string: "), HasSubstr(" over socket; "),
+                                       HasSubstr("% of its step instead of ")));
   EXPECT_THAT(seen.at("about").get<std::string>(), HasSubstr("All: strategy ddp, ranks 2, precision fp32"));
   EXPECT_EQ(seen.at("open"), "true");
   ASSERT_FALSE(seen.at("program").empty());
@@ -82,8 +82,8 @@ TEST_F(ReportInABrowser, TheAnswerSaysWhatAPrecisionHides) {
   ASSERT_TRUE(seen.is_string()) << seen;
   EXPECT_THAT(
       seen.get<std::string>(),
-      testing::AllOf(HasSubstr("They differ in precision ("), HasSubstr("What the precision hides: Products and attention"),
-                     HasSubstr("Compare these at one precision. Their final losses differ by ")));
+      ::testing::AllOf(HasSubstr("They differ in precision ("), HasSubstr("What the precision hides: Products and attention"),
+                       HasSubstr("Compare these at one precision. Their final losses differ by ")));
 }
 
 /// Version 2 from before archives had programs: all is there but their text.

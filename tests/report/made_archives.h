@@ -53,7 +53,7 @@ inline std::string version_1(const TemporaryFolder& folder) {
   return path;
 }
 
-class ReportInABrowser : public testing::Test {
+class ReportInABrowser : public ::testing::Test {
  protected:
   void SetUp() override {
     if (chromium().empty()) GTEST_SKIP() << no_chromium;

@@ -17,8 +17,8 @@ using test::ChildResult;
 using test::consist_says;
 using test::data_of;
 using test::version_1;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 TEST(ReportCommand, RunsOfOneConfigurationInOneFolderAreRepeatsOfARow) {
@@ -74,7 +74,7 @@ TEST(ReportCommand, RefusesWhatItCannotDo) {
   EXPECT_EQ(consist_says({"report", old, "-o", folder / "letter.html", "--title", "</script><b>"}).status, 0)
       << "a report is replaced";
   EXPECT_THAT(read_whole(folder / "letter.html"),
-              testing::AllOf(HasSubstr("&lt;/script&gt;&lt;b&gt;"), Not(HasSubstr("</script><b>"))));
+              ::testing::AllOf(HasSubstr("&lt;/script&gt;&lt;b&gt;"), Not(HasSubstr("</script><b>"))));
 }
 
 }  // namespace

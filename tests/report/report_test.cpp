@@ -29,8 +29,8 @@ using test::no_chromium;
 using test::ReportInABrowser;
 using test::version_1;
 using test::write_made;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Words = std::vector<std::string>;
 
 void expect_what_the_archives_say(const json& data) {
@@ -91,7 +91,7 @@ void expect_verdicts(const json& data, const json& verdicts) {
     const json& model = data.at("models")[n];
     const bool is_sure = model.at("leaders") == 1;
     const std::string verdict = verdicts[n].get<std::string>();
-    EXPECT_THAT(verdict, testing::StartsWith(model.at("model").get<std::string>()));
+    EXPECT_THAT(verdict, ::testing::StartsWith(model.at("model").get<std::string>()));
     EXPECT_EQ(verdict.find(" is the fastest: ") != std::string::npos, is_sure) << verdict;
     EXPECT_EQ(verdict.find("cannot be told apart") != std::string::npos || verdict.find("not certain") != std::string::npos,
               !is_sure)
@@ -193,7 +193,7 @@ void expect_no_sideways_scrolling(const std::string& page) {
     EXPECT_THAT(console, IsEmpty());
     ASSERT_TRUE(seen.is_object()) << seen;
     EXPECT_LE(seen.at("page").get<int>(), width) << "the page scrolls sideways";
-    EXPECT_THAT(seen.at("captions"), testing::Each(testing::Le(width))) << "captions are read without scrolling";
+    EXPECT_THAT(seen.at("captions"), ::testing::Each(::testing::Le(width))) << "captions are read without scrolling";
     if (width >= 400) EXPECT_LE(seen.at("speed").get<int>(), width) << "the speed is cut off";
   }
 }
@@ -296,10 +296,10 @@ TEST_F(ReportInABrowser, PredictedStepsOfDifferentNumbersOfTokensAreComparedByTo
   ASSERT_TRUE(seen.is_object()) << seen;
   EXPECT_THAT(
       seen.at("answer").get<std::string>(),
-      testing::AllOf(HasSubstr("ddp is the fastest"), HasSubstr("Steps of these rows train on different numbers of tokens")));
+      ::testing::AllOf(HasSubstr("ddp is the fastest"), HasSubstr("Steps of these rows train on different numbers of tokens")));
   EXPECT_THAT(seen.at("why").get<std::string>(),
-              testing::AllOf(testing::ContainsRegex("ddp is [1-9][.0-9]*× the speed of tp-sp=8\\."),
-                             testing::ContainsRegex("tp-sp=8 takes [.0-9]+ ms longer per 1,000 tokens")));
+              ::testing::AllOf(::testing::ContainsRegex("ddp is [1-9][.0-9]*× the speed of tp-sp=8\\."),
+                               ::testing::ContainsRegex("tp-sp=8 takes [.0-9]+ ms longer per 1,000 tokens")));
 }
 
 /// 200 archives with the timeline of a real run, each of another configuration and with a program of its own.

@@ -22,11 +22,11 @@ using test::new_run;
 using test::ReportInABrowser;
 using test::set_parts;
 using test::write_made;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 class ReportWords : public ReportInABrowser {
  protected:
@@ -131,7 +131,7 @@ TEST_F(ReportWords, ARowThatOtherWorkDisturbedIsNotToldApart) {
                   "processes took 50% of the processors' time.",
                   "ddp is faster than zero2: 1.48× its speed.", "Beside zero2: they differ in strategy (zero2 and ddp).",
                   "Why: zero2 takes 50.0 ms longer per step: memory-bound ops +50.0 ms, 100% of it. (measured over 15 steps)"));
-  EXPECT_THAT(page.at("stars"), testing::IsEmpty());
+  EXPECT_THAT(page.at("stars"), ::testing::IsEmpty());
   EXPECT_THAT(page.at("answer").get<std::string>(),
               AllOf(HasSubstr("other work ran beside 3 of 9 runs: other processes took 50% of the processors' time"),
                     HasSubstr("strategy zero3-offload over ddp0.51×0.50× to 0.52×1means nothing here: other processes took 50% "
@@ -201,7 +201,7 @@ TEST_F(ReportWords, TextWaterfallAndTableHaveOneSign) {
   ASSERT_TRUE(page.is_object()) << page;
   EXPECT_GT(page.at("first").get<double>(), 0);
   EXPECT_GT(page.at("swapped").get<double>(), 0) << "A is the faster, whatever was chosen";
-  EXPECT_THAT(page.at("text").get<std::string>(), testing::ContainsRegex("zero2 takes .* longer"));
+  EXPECT_THAT(page.at("text").get<std::string>(), ::testing::ContainsRegex("zero2 takes .* longer"));
 }
 
 TEST_F(ReportWords, AdviceThatARowOfThePageIsStandsBesideWhatItMeasured) {
@@ -212,7 +212,7 @@ TEST_F(ReportWords, AdviceThatARowOfThePageIsStandsBesideWhatItMeasured) {
   const json page = seen({write("plain", plain), write("other", other)}, "return document.getElementById('answer').textContent;");
   ASSERT_TRUE(page.is_string()) << page;
   EXPECT_THAT(page.get<std::string>(),
-              AllOf(testing::ContainsRegex("--strategy zero2: simulated 1.25 times as fast, predicted; measured here 1.0[0-9]"),
+              AllOf(::testing::ContainsRegex("--strategy zero2: simulated 1.25 times as fast, predicted; measured here 1.0[0-9]"),
                     HasSubstr("--batch 8: 1.10 times as fast")));
 }
 

@@ -120,7 +120,7 @@ struct Planted {
   const char* says;
 };
 
-class PlantedCause : public testing::TestWithParam<Planted> {};
+class PlantedCause : public ::testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedCause, ComesFirst) {
   Trial run = as_predicted();
@@ -134,7 +134,7 @@ TEST_P(PlantedCause, ComesFirst) {
 
 INSTANTIATE_TEST_SUITE_P(
     , PlantedCause,
-    testing::Values(
+    ::testing::Values(
         Planted{"Clock", "clock",
                 [](Trial& run) {
                   run.slow("products", 1.12);

@@ -10,7 +10,7 @@
 namespace consist {
 namespace {
 
-class Bf16States : public testing::Test {
+class Bf16States : public ::testing::Test {
  protected:
   std::vector<double> losses(const std::vector<std::string>& more) const {
     std::vector<std::string> options{"--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/llama-tied", "--precision=bf16",

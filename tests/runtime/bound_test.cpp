@@ -11,7 +11,7 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Bound judged(std::vector<double> rates) {
   return bound_from_rates(rates);

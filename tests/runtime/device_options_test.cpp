@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-class DeviceOptions : public testing::Test {
+class DeviceOptions : public ::testing::Test {
  protected:
   std::string train(int steps, const std::vector<std::string>& more) {
     std::vector<std::string> options{"--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/llama-tied",

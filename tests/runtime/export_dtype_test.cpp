@@ -20,9 +20,9 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string f32_model = CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied";
 
@@ -98,7 +98,7 @@ TEST(ExportDtype, ConfigJsonSaysIt) {
       << "transformers 5 reads both";
 }
 
-class ExportOf : public testing::Test {
+class ExportOf : public ::testing::Test {
  protected:
   /// A run that changes no weight, so that its export is the rounded source.
   std::string exported(const std::string& model, std::vector<std::string> more,

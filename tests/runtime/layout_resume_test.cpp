@@ -43,7 +43,7 @@ void PrintTo(const Choice& choice, std::ostream* out) {
   *out << choice.precision;
 }
 
-class LayoutResume : public testing::TestWithParam<Choice> {
+class LayoutResume : public ::testing::TestWithParam<Choice> {
  protected:
   /// Trains to `steps` and returns the losses of the steps that this run did.
   std::vector<double> train(const Layout& layout, int steps, const std::vector<std::string>& more,
@@ -135,7 +135,7 @@ TEST_P(LayoutResume, ARunMayChangeItsLayoutSeveralTimes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, LayoutResume, testing::Values(Choice{"fp32", 1}, Choice{"bf16", 3}),
+INSTANTIATE_TEST_SUITE_P(Precisions, LayoutResume, ::testing::Values(Choice{"fp32", 1}, Choice{"bf16", 3}),
                          [](const auto& info) { return std::string(info.param.precision); });
 
 }  // namespace

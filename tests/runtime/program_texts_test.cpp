@@ -18,8 +18,8 @@ namespace consist {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// Lines of instructions, by the number with which they begin.
 std::map<std::size_t, std::string> instructions_of(const std::string& text) {

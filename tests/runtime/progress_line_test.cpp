@@ -9,9 +9,9 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 StepReport long_report() {
   StepReport report;

@@ -6,7 +6,7 @@
 namespace consist {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(RankSpeeds, AreThoseOfTheSameWorkWhateverTheRatesOfOps) {
   // Attention takes twice what its cost says on all; the second rank is a tenth faster in everything, and the head is its own.

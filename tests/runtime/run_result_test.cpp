@@ -99,7 +99,7 @@ TEST(Mfu, IsOfThePeakInTheRunsPrecision) {
 }
 
 /// One run, whose archive the tests below read.
-class ArchiveOfARun : public testing::Test {
+class ArchiveOfARun : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;

@@ -14,8 +14,8 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 constexpr int draws = 20000;
 

@@ -9,18 +9,19 @@
 
 #include "core/archive/reader.h"
 #include "tests/child_process.h"
+#include "tests/consist_program.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using test::program;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-const std::string program = CONSIST_BINARY_DIR "/bin/consist";
 const std::vector<std::string> samples{"--sample-every=2", "--sample-prompt=The moon", "--sample-tokens=9"};
 
-class Samples : public testing::Test {
+class Samples : public ::testing::Test {
  protected:
   test::ChildResult train(std::vector<std::string> options) const {
     options.insert(options.begin(), {program, "train", "--model=llama-tiny", "--device=cpu", "--cpu.threads=1",
@@ -46,7 +47,7 @@ struct Layout {
   std::vector<std::string> options;
 };
 
-class SamplesIn : public Samples, public testing::WithParamInterface<Layout> {};
+class SamplesIn : public Samples, public ::testing::WithParamInterface<Layout> {};
 
 TEST_P(SamplesIn, LeaveTheWeightsAsTheyAreBitForBit) {
   const std::vector<std::string> layout = with(GetParam().options, {"--evaluate-every=2", "--evaluate-sequences=4"});
@@ -63,8 +64,8 @@ TEST_P(SamplesIn, LeaveTheWeightsAsTheyAreBitForBit) {
   EXPECT_EQ(whole(folder_ / "plain/model.safetensors"), whole(folder_ / "sampled/model.safetensors"));
 }
 INSTANTIATE_TEST_SUITE_P(Layouts, SamplesIn,
-                         testing::Values(Layout{"one", {}}, Layout{"ddp", {"--ranks=2"}},
-                                         Layout{"zero3", {"--ranks=2", "--strategy=zero3-offload"}}),
+                         ::testing::Values(Layout{"one", {}}, Layout{"ddp", {"--ranks=2"}},
+                                           Layout{"zero3", {"--ranks=2", "--strategy=zero3-offload"}}),
                          [](const auto& info) { return info.param.name; });
 
 /// The sample after the last step is what generate writes from the checkpoint of that step.

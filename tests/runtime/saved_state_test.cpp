@@ -18,12 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 using test::ChildResult;
 using test::run_child;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string references = CONSIST_SOURCE_DIR "/tests/golden/hf/";
 
-class SavedStateTest : public testing::Test {
+class SavedStateTest : public ::testing::Test {
  protected:
   /// `consist train` of a tiny model on a few sequences, with more options.
   ChildResult train(const std::vector<std::string>& options, const std::string& model = references + "qwen3-tied") const {
@@ -67,7 +67,7 @@ struct Configuration {
   std::vector<std::string> options;
 };
 
-class ResumeOf : public SavedStateTest, public testing::WithParamInterface<Configuration> {
+class ResumeOf : public SavedStateTest, public ::testing::WithParamInterface<Configuration> {
  protected:
   /// The options of the configuration and others.
   static std::vector<std::string> with(std::vector<std::string> options) {
@@ -84,13 +84,15 @@ TEST_P(ResumeOf, ARunIsBitForBitTheUninterruptedOne) {
   EXPECT_EQ(exported("whole"), exported("resumed"));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Configurations, ResumeOf,
-    testing::Values(Configuration{"fp32", {"--batch", "2"}}, Configuration{"bf16", {"--batch", "2", "--precision", "bf16", "--cpu.bf16", "emulated"}},
-                    Configuration{"two_ranks_fp32", {"--batch", "1", "--ranks", "2"}},
-                    Configuration{"two_ranks_bf16_accumulated",
-                                  {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision", "bf16", "--cpu.bf16", "emulated"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Configurations, ResumeOf,
+                         ::testing::Values(Configuration{"fp32", {"--batch", "2"}},
+                                           Configuration{"bf16",
+                                                         {"--batch", "2", "--precision", "bf16", "--cpu.bf16", "emulated"}},
+                                           Configuration{"two_ranks_fp32", {"--batch", "1", "--ranks", "2"}},
+                                           Configuration{"two_ranks_bf16_accumulated",
+                                                         {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision",
+                                                          "bf16", "--cpu.bf16", "emulated"}}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(SavedStateTest, ACutOffCheckpointIsRefusedAndTheOneBeforeUsed) {
   expect_trained({"--steps", "8", "--batch", "1", "--export", folder_ / "whole"});
@@ -167,7 +169,7 @@ TEST_F(SavedStateTest, TheSameCommandTwiceGoesOnInTheSameArchive) {
   EXPECT_TRUE(std::equal(whole.begin(), whole.end(), loss.begin())) << "the rows before, and step 5 as it was";
   std::vector<std::string> kinds;
   for (const ArchiveEvent& event : archive.events()) kinds.push_back(event.kind + " " + event.text);
-  EXPECT_THAT(kinds, testing::Contains(R"(resumed {"step": 4})"));
+  EXPECT_THAT(kinds, ::testing::Contains(R"(resumed {"step": 4})"));
   EXPECT_FALSE(fs::exists(folder_ / "run.h5.partial"));
 
   const std::string before = read_whole(folder_ / "run.h5");
@@ -178,7 +180,7 @@ TEST_F(SavedStateTest, TheSameCommandTwiceGoesOnInTheSameArchive) {
 
   const ChildResult other = run("9", {"--clip", "0.5"});
   EXPECT_EQ(other.status, 2) << other.output;
-  EXPECT_THAT(other.output, testing::AllOf(HasSubstr("is of another run"), HasSubstr("clip: 1.0 in the archive, 0.5 now")));
+  EXPECT_THAT(other.output, ::testing::AllOf(HasSubstr("is of another run"), HasSubstr("clip: 1.0 in the archive, 0.5 now")));
   EXPECT_EQ(read_whole(folder_ / "run.h5"), before);
 }
 
@@ -198,7 +200,7 @@ TEST_F(SavedStateTest, ARunEndedBehindItsLastCheckpointIsCompletedByResuming) {
   EXPECT_THAT(finished.output, HasSubstr("nothing is left to do"));
 }
 
-class HfFolder : public SavedStateTest, public testing::WithParamInterface<const char*> {
+class HfFolder : public SavedStateTest, public ::testing::WithParamInterface<const char*> {
  protected:
   /// Loads the folder's weights and exports them untrained.
   std::string pass_through() const {
@@ -240,8 +242,8 @@ TEST_P(HfFolder, IsLoadedByTransformersWithTheSameLoss) {
 }
 
 INSTANTIATE_TEST_SUITE_P(References, HfFolder,
-                         testing::Values("llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied",
-                                         "qwen2.5-bias"),
+                         ::testing::Values("llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied",
+                                           "qwen2.5-bias"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' || c == '.' ? '_' : c;

@@ -12,9 +12,9 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class SessionTest : public testing::Test {
+class SessionTest : public ::testing::Test {
  protected:
   static RunConfig tiny() {
     RunConfig config;

@@ -14,8 +14,8 @@
 namespace consist {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(StartTimes, EachPartBeginsWhereTheOneBeforeItEnded) {
   StartTimes start(3.25);

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-class Traffic : public testing::TestWithParam<std::vector<std::string>> {};
+class Traffic : public ::testing::TestWithParam<std::vector<std::string>> {};
 
 TEST_P(Traffic, CountsOfTheTransportAreWhatTheProgramSends) {
   const TemporaryFolder folder;
@@ -38,11 +38,11 @@ TEST_P(Traffic, CountsOfTheTransportAreWhatTheProgramSends) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Traffic,
-                         testing::Values(std::vector<std::string>{"--strategy=ddp", "--ranks=2"},
-                                         std::vector<std::string>{"--strategy=zero2", "--ranks=3"},
-                                         std::vector<std::string>{"--strategy=zero3-offload", "--ranks=2"},
-                                         std::vector<std::string>{"--strategy=tp-sp=2+ddp", "--ranks=4"},
-                                         std::vector<std::string>{"--strategy=pipeline=2", "--ranks=2"}));
+                         ::testing::Values(std::vector<std::string>{"--strategy=ddp", "--ranks=2"},
+                                           std::vector<std::string>{"--strategy=zero2", "--ranks=3"},
+                                           std::vector<std::string>{"--strategy=zero3-offload", "--ranks=2"},
+                                           std::vector<std::string>{"--strategy=tp-sp=2+ddp", "--ranks=4"},
+                                           std::vector<std::string>{"--strategy=pipeline=2", "--ranks=2"}));
 
 TEST(TrafficJson, AProgramsFigureStandsForWhatIsNotCounted) {
   const std::string counted = traffic_json({{"tensor", 100, 1200}, {"data", 50, 480}}, 10);

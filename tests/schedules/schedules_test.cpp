@@ -17,9 +17,9 @@ namespace consist {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Given = std::map<std::string, std::string>;
 
 PluginHost& host() {
@@ -53,7 +53,7 @@ TEST(Schedules, AreThoseOfTransformers) {
     if (run.at("options").at("warmup-from") == "0")
       expect_rates(run.at("schedule"), run.at("options"), run.at("steps"), 2e-3, rates);
   }
-  EXPECT_THAT(seen, testing::ElementsAre("constant", "cosine", "linear", "wsd"));
+  EXPECT_THAT(seen, ::testing::ElementsAre("constant", "cosine", "linear", "wsd"));
   EXPECT_GT(runs.size(), 30U);
 }
 
@@ -116,7 +116,7 @@ TEST(Schedules, ValuesOutOfRangeAreRefusedWithTheRange) {
   EXPECT_THAT(refusal("linear", {{"counting", "mine"}}), HasSubstr("own, deepspeed"));
 }
 
-class ResumedSchedule : public testing::Test {
+class ResumedSchedule : public ::testing::Test {
  protected:
   struct Run {
     int status = 0;
@@ -190,8 +190,8 @@ TEST_F(ResumedSchedule, AnEndThatMovesSaysSoAndIsRecorded) {
   ASSERT_EQ(second.status, 0) << second.output;
   EXPECT_THAT(second.output, AllOf(HasSubstr("--steps 8, this run with"), HasSubstr("--steps 12: step "),
                                    HasSubstr("and none before it has another one")));
-  EXPECT_THAT(second.events, testing::Contains(AllOf(testing::Field(&ArchiveEvent::kind, "schedule"),
-                                                     testing::Field(&ArchiveEvent::text, HasSubstr("--steps 12: step ")))));
+  EXPECT_THAT(second.events, ::testing::Contains(AllOf(::testing::Field(&ArchiveEvent::kind, "schedule"),
+                                                       ::testing::Field(&ArchiveEvent::text, HasSubstr("--steps 12: step ")))));
 }
 
 }  // namespace

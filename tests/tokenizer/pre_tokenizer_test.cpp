@@ -10,9 +10,9 @@
 namespace consist::tokenizer {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 std::vector<std::string> pieces_of(const RegexSplit& split, const std::string& text) {
   std::vector<std::string_view> pieces;

@@ -52,7 +52,7 @@ std::uint64_t fnv1a(const std::vector<std::int32_t>& ids) {
   return hash;
 }
 
-class Tokenizers : public testing::TestWithParam<const char*> {};
+class Tokenizers : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Tokenizers, GiveTheIdsOfTheReference) {
   const Tokenizer tokenizer = Tokenizer::from_file(folder + GetParam() + ".json");
@@ -94,8 +94,8 @@ TEST_P(Tokenizers, DecodeToTheTextThatWasEncoded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Reference, Tokenizers,
-                         testing::Values("llama3", "qwen", "gpt2", "gpt2-prefix-space", "deepseek", "o200k", "llama2",
-                                         "llama2-metaspace", "characters"),
+                         ::testing::Values("llama3", "qwen", "gpt2", "gpt2-prefix-space", "deepseek", "o200k", "llama2",
+                                           "llama2-metaspace", "characters"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');

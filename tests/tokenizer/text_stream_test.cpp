@@ -18,7 +18,7 @@ namespace {
 const std::string folder = CONSIST_SOURCE_DIR "/tests/golden/tokenizer/";
 const std::string lost = "\xef\xbf\xbd";  // U+FFFD
 
-class TextStreams : public testing::TestWithParam<const char*> {};
+class TextStreams : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TextStreams, GiveWholeCharactersAndTogetherWhatDecodeGives) {
   const Tokenizer tokenizer = Tokenizer::from_file(folder + GetParam() + ".json");
@@ -42,7 +42,7 @@ TEST_P(TextStreams, GiveWholeCharactersAndTogetherWhatDecodeGives) {
   EXPECT_EQ(count, 1500);
   EXPECT_GT(kept_back, 100) << "lines with characters of several tokens";
 }
-INSTANTIATE_TEST_SUITE_P(All, TextStreams, testing::Values("gpt2", "llama3", "qwen", "llama2"));
+INSTANTIATE_TEST_SUITE_P(All, TextStreams, ::testing::Values("gpt2", "llama3", "qwen", "llama2"));
 
 /// Text of bytes that come in pieces, each byte as a token of its own.
 std::vector<std::string> streamed(const std::string& bytes) {

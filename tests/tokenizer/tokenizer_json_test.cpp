@@ -12,7 +12,7 @@ namespace consist::tokenizer {
 namespace {
 
 using Json = nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const std::string qwen = read_whole(CONSIST_SOURCE_DIR "/tests/golden/tokenizer/qwen.json");
 
@@ -43,13 +43,13 @@ std::string changed(const std::string& file, const Change& change) {
   return json.dump();
 }
 
-class BadTokenizers : public testing::TestWithParam<Change> {};
+class BadTokenizers : public ::testing::TestWithParam<Change> {};
 
 TEST_P(BadTokenizers, AreRefusedByName) {
   EXPECT_THAT(refusal(changed(qwen, GetParam())), HasSubstr(GetParam().message));
 }
 
-class BadCharacterTokenizers : public testing::TestWithParam<Change> {};
+class BadCharacterTokenizers : public ::testing::TestWithParam<Change> {};
 
 TEST_P(BadCharacterTokenizers, AreRefusedByName) {
   const std::string llama2 = read_whole(CONSIST_SOURCE_DIR "/tests/golden/tokenizer/llama2-metaspace.json");
@@ -58,21 +58,21 @@ TEST_P(BadCharacterTokenizers, AreRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     Fields, BadCharacterTokenizers,
-    testing::Values(Change{"UnknownMissing", "/model/unk_token", "\"<none>\"", "\"model.unk_token\" is not in model.vocab"},
-                    Change{"BytesGiveWay", "/model/byte_fallback", "\"yes\"", "\"model.byte_fallback\" must be"},
-                    Change{"MergeOfUnknown", "/model/merges/7", "[\"zzzz\", \"qqqq\"]", "model.merges[7] names a token"},
-                    Change{"Scheme", "/pre_tokenizer/prepend_scheme", "\"last\"", "pre_tokenizer.prepend_scheme"},
-                    Change{"Contradiction", "/pre_tokenizer/add_prefix_space", "false", "add_prefix_space\" is false"},
-                    Change{"NoMark", "/pre_tokenizer/replacement", "\"\"", "\"pre_tokenizer.replacement\" is empty"},
-                    Change{"SplitAlone", "/pre_tokenizer",
-                           R"({"type": "Split", "pattern": {"Regex": " "}, "behavior": "Isolated", "invert": false})",
-                           "has a Split without ByteLevel"},
-                    Change{"RegexReplace", "/normalizer", R"({"type": "Replace", "pattern": {"Regex": "a"}, "content": "b"})",
-                           "\"normalizer.pattern\" is no String"},
-                    Change{"EmptyReplace", "/normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": "b"})",
-                           "\"normalizer.pattern\" is empty"},
-                    Change{"Precompiled", "/normalizer", R"({"type": "Precompiled"})", "\"normalizer\" is of type"},
-                    Change{"OtherDecoder", "/decoder/type", "\"WordPiece\"", "\"decoder\" is of type"}),
+    ::testing::Values(Change{"UnknownMissing", "/model/unk_token", "\"<none>\"", "\"model.unk_token\" is not in model.vocab"},
+                      Change{"BytesGiveWay", "/model/byte_fallback", "\"yes\"", "\"model.byte_fallback\" must be"},
+                      Change{"MergeOfUnknown", "/model/merges/7", "[\"zzzz\", \"qqqq\"]", "model.merges[7] names a token"},
+                      Change{"Scheme", "/pre_tokenizer/prepend_scheme", "\"last\"", "pre_tokenizer.prepend_scheme"},
+                      Change{"Contradiction", "/pre_tokenizer/add_prefix_space", "false", "add_prefix_space\" is false"},
+                      Change{"NoMark", "/pre_tokenizer/replacement", "\"\"", "\"pre_tokenizer.replacement\" is empty"},
+                      Change{"SplitAlone", "/pre_tokenizer",
+                             R"({"type": "Split", "pattern": {"Regex": " "}, "behavior": "Isolated", "invert": false})",
+                             "has a Split without ByteLevel"},
+                      Change{"RegexReplace", "/normalizer", R"({"type": "Replace", "pattern": {"Regex": "a"}, "content": "b"})",
+                             "\"normalizer.pattern\" is no String"},
+                      Change{"EmptyReplace", "/normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": "b"})",
+                             "\"normalizer.pattern\" is empty"},
+                      Change{"Precompiled", "/normalizer", R"({"type": "Precompiled"})", "\"normalizer\" is of type"},
+                      Change{"OtherDecoder", "/decoder/type", "\"WordPiece\"", "\"decoder\" is of type"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(BadTokenizerFiles, CharactersThatWouldBeLostAreRefused) {
@@ -85,43 +85,43 @@ TEST(BadTokenizerFiles, CharactersThatWouldBeLostAreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(
     Fields, BadTokenizers,
-    testing::Values(Change{"WordPiece", "/model/type", "\"WordPiece\"", "\"model.type\" is \"WordPiece\""},
-                    Change{"NoModel", "/model", nullptr, "\"model\" is missing"},
-                    Change{"NoVocabulary", "/model/vocab", nullptr, "\"model.vocab\" is missing"},
-                    Change{"NoMerges", "/model/merges", nullptr, "\"model.merges\" is missing"},
-                    Change{"MergeOfUnknown", "/model/merges/7", "[\"zzzz\", \"qqqq\"]", "model.merges[7] names a token"},
-                    Change{"MergeOfThree", "/model/merges/3", "\"a b c\"", "model.merges[3]"},
-                    Change{"MergeOfNumbers", "/model/merges/3", "[1, 2]", "model.merges[3]"},
-                    Change{"NegativeId", "/model/vocab/a", "-1", "\"model.vocab\" has the id -1"},
-                    Change{"HugeId", "/model/vocab/a", "4294967296", "4294967296"},
-                    Change{"IdTwice", "/model/vocab/a", "1", "twice"},
-                    Change{"IdNoNumber", "/model/vocab/a", "\"x\"", "model.vocab"},
-                    Change{"ByteMissing", "/model/vocab/a", nullptr, "no token for the byte 97"},
-                    Change{"Dropout", "/model/dropout", "0.1", "model.dropout"},
-                    Change{"ByteFallback", "/model/byte_fallback", "true", "model.byte_fallback"},
-                    Change{"Suffix", "/model/end_of_word_suffix", "\"</w>\"", "model.end_of_word_suffix"},
-                    Change{"Unknown", "/model/unk_token", "\"<unk>\"", "model.unk_token"},
-                    Change{"Lowercase", "/normalizer", "{\"type\": \"Lowercase\"}", "\"normalizer\" is of type"},
-                    Change{"NoPreTokenizer", "/pre_tokenizer", "null", "\"pre_tokenizer\" is missing"},
-                    Change{"Whitespace", "/pre_tokenizer", "{\"type\": \"Whitespace\"}",
-                           "\"pre_tokenizer\" is of type \"Whitespace\""},
-                    Change{"Removed", "/pre_tokenizer/pretokenizers/0/behavior", "\"Removed\"", "behavior"},
-                    Change{"Inverted", "/pre_tokenizer/pretokenizers/0/invert", "true", "invert"},
-                    Change{"StringPattern", "/pre_tokenizer/pretokenizers/0/pattern", "{\"String\": \" \"}", "pattern"},
-                    Change{"OpenGroup", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"(a\"", "does not compile"},
-                    Change{"Word", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"\\\\w+\"", "uses \\w"},
-                    Change{"Anchor", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"^a\"", "uses ^"},
-                    Change{"Script", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"\\\\p{Han}\"", "general category"},
-                    Change{"Intersection", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"[a-z&&[b]]\"", "intersects"},
-                    Change{"Empty", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"a*\"", "can match nothing"},
-                    Change{"Atomic", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"(?>a)\"", "unusual kind"},
-                    Change{"Lstrip", "/added_tokens/0/lstrip", "true", "added_tokens.lstrip"},
-                    Change{"AddedIdOff", "/added_tokens/0/id", "9", "the vocabulary implies"},
-                    Change{"AddedEmpty", "/added_tokens/0/content", "\"\"", "empty content"},
-                    Change{"AddedTwice", "/added_tokens/1/content", "\"<|endoftext|>\"", "twice"},
-                    Change{"Roberta", "/post_processor", "{\"type\": \"RobertaProcessing\"}", "\"post_processor\" is of type"},
-                    Change{"Decoder", "/decoder", "{\"type\": \"WordPiece\"}", "\"decoder\" is of type"},
-                    Change{"Truncation", "/truncation", "{\"max_length\": 5}", "\"truncation\" is given"}),
+    ::testing::Values(Change{"WordPiece", "/model/type", "\"WordPiece\"", "\"model.type\" is \"WordPiece\""},
+                      Change{"NoModel", "/model", nullptr, "\"model\" is missing"},
+                      Change{"NoVocabulary", "/model/vocab", nullptr, "\"model.vocab\" is missing"},
+                      Change{"NoMerges", "/model/merges", nullptr, "\"model.merges\" is missing"},
+                      Change{"MergeOfUnknown", "/model/merges/7", "[\"zzzz\", \"qqqq\"]", "model.merges[7] names a token"},
+                      Change{"MergeOfThree", "/model/merges/3", "\"a b c\"", "model.merges[3]"},
+                      Change{"MergeOfNumbers", "/model/merges/3", "[1, 2]", "model.merges[3]"},
+                      Change{"NegativeId", "/model/vocab/a", "-1", "\"model.vocab\" has the id -1"},
+                      Change{"HugeId", "/model/vocab/a", "4294967296", "4294967296"},
+                      Change{"IdTwice", "/model/vocab/a", "1", "twice"},
+                      Change{"IdNoNumber", "/model/vocab/a", "\"x\"", "model.vocab"},
+                      Change{"ByteMissing", "/model/vocab/a", nullptr, "no token for the byte 97"},
+                      Change{"Dropout", "/model/dropout", "0.1", "model.dropout"},
+                      Change{"ByteFallback", "/model/byte_fallback", "true", "model.byte_fallback"},
+                      Change{"Suffix", "/model/end_of_word_suffix", "\"</w>\"", "model.end_of_word_suffix"},
+                      Change{"Unknown", "/model/unk_token", "\"<unk>\"", "model.unk_token"},
+                      Change{"Lowercase", "/normalizer", "{\"type\": \"Lowercase\"}", "\"normalizer\" is of type"},
+                      Change{"NoPreTokenizer", "/pre_tokenizer", "null", "\"pre_tokenizer\" is missing"},
+                      Change{"Whitespace", "/pre_tokenizer", "{\"type\": \"Whitespace\"}",
+                             "\"pre_tokenizer\" is of type \"Whitespace\""},
+                      Change{"Removed", "/pre_tokenizer/pretokenizers/0/behavior", "\"Removed\"", "behavior"},
+                      Change{"Inverted", "/pre_tokenizer/pretokenizers/0/invert", "true", "invert"},
+                      Change{"StringPattern", "/pre_tokenizer/pretokenizers/0/pattern", "{\"String\": \" \"}", "pattern"},
+                      Change{"OpenGroup", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"(a\"", "does not compile"},
+                      Change{"Word", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"\\\\w+\"", "uses \\w"},
+                      Change{"Anchor", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"^a\"", "uses ^"},
+                      Change{"Script", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"\\\\p{Han}\"", "general category"},
+                      Change{"Intersection", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"[a-z&&[b]]\"", "intersects"},
+                      Change{"Empty", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"a*\"", "can match nothing"},
+                      Change{"Atomic", "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"(?>a)\"", "unusual kind"},
+                      Change{"Lstrip", "/added_tokens/0/lstrip", "true", "added_tokens.lstrip"},
+                      Change{"AddedIdOff", "/added_tokens/0/id", "9", "the vocabulary implies"},
+                      Change{"AddedEmpty", "/added_tokens/0/content", "\"\"", "empty content"},
+                      Change{"AddedTwice", "/added_tokens/1/content", "\"<|endoftext|>\"", "twice"},
+                      Change{"Roberta", "/post_processor", "{\"type\": \"RobertaProcessing\"}", "\"post_processor\" is of type"},
+                      Change{"Decoder", "/decoder", "{\"type\": \"WordPiece\"}", "\"decoder\" is of type"},
+                      Change{"Truncation", "/truncation", "{\"max_length\": 5}", "\"truncation\" is given"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(BadTokenizerFiles, TemplateWithATokenThatDoesNotExist) {

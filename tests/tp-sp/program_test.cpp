@@ -32,7 +32,7 @@ struct Configuration {
   bool pack_linears = false;
 };
 
-class TensorParallelProgram : public testing::Test {
+class TensorParallelProgram : public ::testing::Test {
  protected:
   CompileRequest request(const Configuration& m) {
     model_.emplace(m.shape);

@@ -15,7 +15,7 @@ TEST(TensorParallel, RefusesWhatRanksCannotShare) {
         {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch",
          "--model=" + golden + model, "--sequence=" + sequence, "--steps=1", "--ranks=" + ranks, "--strategy=tp-sp=" + ranks});
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.output, testing::HasSubstr(why));
+    EXPECT_THAT(result.output, ::testing::HasSubstr(why));
   };
   refused("qwen3-tied", "2", "16", "the number of attention heads is 7");
   refused("llama-rope-scaled", "3", "16", "which the ranks cannot share equally; choose a multiple of 3");

@@ -92,7 +92,7 @@ inline std::string write_side(const std::string& path, const ArchiveReader& real
 }
 
 /// One real run of llama-tiny on two ranks, from which archives are made.
-class Sides : public testing::Test {
+class Sides : public ::testing::Test {
  protected:
   void SetUp() override {
     const ChildResult result =

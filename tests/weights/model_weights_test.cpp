@@ -13,11 +13,11 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
-using testing::UnorderedElementsAre;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using ::testing::UnorderedElementsAre;
 
 const std::string kGolden = CONSIST_SOURCE_DIR "/tests/golden/safetensors";
 
@@ -126,7 +126,7 @@ TEST(ModelWeights, AdviceSaysHowToConvertWhatIsThere) {
 TEST(ModelWeights, AnIndexThatDoesNotFit) {
   const TemporaryFolder folder;
   const std::string index = folder / "model.safetensors.index.json";
-  const auto refused = [&](const std::string& text, const testing::Matcher<std::string>& message) {
+  const auto refused = [&](const std::string& text, const ::testing::Matcher<std::string>& message) {
     write_whole(index, text);
     EXPECT_THAT([&] { ModelWeights(folder.path()); }, ThrowsMessage<DataError>(AllOf(HasSubstr(index), message))) << text;
   };

@@ -19,12 +19,12 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
-const std::string kGolden = CONSIST_SOURCE_DIR "/tests/golden/safetensors";
+const std::string golden_folder = CONSIST_SOURCE_DIR "/tests/golden/safetensors";
 
 void write_file(const std::string& path, const std::vector<TensorSource>& tensors) {
   AtomicFile file(path);
@@ -41,8 +41,8 @@ std::vector<std::uint32_t> f32_bits(const SafetensorsFile& file, const std::stri
 }
 
 TEST(Safetensors, ReadsWhatTheReferenceLibraryWrote) {
-  const auto expected = nlohmann::json::parse(read_whole(kGolden + "/expected.json"));
-  const SafetensorsFile file(kGolden + "/python.safetensors");
+  const auto expected = nlohmann::json::parse(read_whole(golden_folder + "/expected.json"));
+  const SafetensorsFile file(golden_folder + "/python.safetensors");
   EXPECT_EQ(file.metadata().at("format"), "pt");
   ASSERT_EQ(file.tensors().size(), expected.size());
   int compared = 0;
@@ -137,7 +137,7 @@ TEST(Safetensors, EveryHalf) {
 }
 
 TEST(Safetensors, AHalfReadAsBfloat16IsRounded) {
-  const SafetensorsFile file(kGolden + "/python.safetensors");
+  const SafetensorsFile file(golden_folder + "/python.safetensors");
   std::vector<float> exact(static_cast<std::size_t>(file.tensor("f16").elements));
   std::vector<std::uint16_t> rounded(exact.size());
   file.read_f32("f16", 0, exact);
@@ -208,7 +208,7 @@ struct Bad {
   const char* message;
 };
 
-class BadHeader : public testing::TestWithParam<Bad> {};
+class BadHeader : public ::testing::TestWithParam<Bad> {};
 
 TEST_P(BadHeader, IsRefusedByName) {
   const TemporaryFolder folder;
@@ -220,7 +220,7 @@ TEST_P(BadHeader, IsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     Safetensors, BadHeader,
-    testing::Values(
+    ::testing::Values(
         Bad{"NoJson", "{not json", 0, "no valid JSON"}, Bad{"NotAnObject", "[1]", 0, "does not start with '{'"},
         Bad{"LeadingSpace", " {}", 0, "does not start with '{'"}, Bad{"BadUtf8", "{\"\xff\":{}}", 0, "no valid JSON"},
         Bad{"TrailingText", "{}x", 0, "no valid JSON"}, Bad{"Deep", "{\"a\":" + std::string(100'000, '['), 0, "nested deeper"},

@@ -13,7 +13,7 @@
 namespace consist {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 std::vector<std::string> names_of(const std::vector<StoredPart>& parts) {
   std::vector<std::string> names;

@@ -40,7 +40,7 @@ double elements(const Program& program) {
   return count;
 }
 
-class Bytes : public testing::TestWithParam<int> {
+class Bytes : public ::testing::TestWithParam<int> {
  protected:
   int ranks() const { return GetParam(); }
   double share() const { return static_cast<double>(ranks() - 1) / ranks(); }
@@ -170,7 +170,7 @@ TEST_P(Bytes, HybridSendsPartsAcrossOncePerStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Bytes, testing::Values(2, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, Bytes, ::testing::Values(2, 4, 8));
 
 }  // namespace
 }  // namespace consist

@@ -57,7 +57,7 @@ std::size_t reduction_of(const Program& program, const Parameter& parameter) {
   return at;
 }
 
-class DataParallel : public testing::TestWithParam<const char*> {};
+class DataParallel : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DataParallel, WeightGradientsAreComputedWhileTheTablesIsReduced) {
   for (const int accumulation : {1, 2}) {
@@ -115,7 +115,7 @@ TEST_P(DataParallel, SquaresAreAddedUpWhileTheTablesGradientIsReduced) {
   EXPECT_TRUE(reads(*sums[1], step.parameters[0].gradient));
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, DataParallel, testing::Values("ddp", "zero2", "zero3-offload"),
+INSTANTIATE_TEST_SUITE_P(Strategies, DataParallel, ::testing::Values("ddp", "zero2", "zero3-offload"),
                          [](const auto& info) { return std::string(info.param).substr(0, 5); });
 
 /// Seconds of compute between the gather of the head and its use.

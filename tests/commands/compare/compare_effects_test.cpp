@@ -18,8 +18,8 @@ using test::disturbed;
 using test::finished;
 using test::not_finished;
 using test::rows_of;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Rows of model m: a1 b1, a1 b2, a2 b1, a2 b2.
 std::vector<CompareRow> rows() {
@@ -192,13 +192,13 @@ TEST(CompareWinner, MoreRepeatsAreMadeWhereTheyAreLikelyToDecide) {
                                        finished(3, about(409))};
   settle(outcomes);
   EXPECT_FALSE(winner_of(rows(), outcomes, "m"));
-  EXPECT_THAT(contested_rows(rows(), outcomes), testing::UnorderedElementsAre(2u, 3u));
+  EXPECT_THAT(contested_rows(rows(), outcomes), ::testing::UnorderedElementsAre(2u, 3u));
   outcomes[3] = finished(3, about(401));
   settle(outcomes);
-  EXPECT_THAT(contested_rows(rows(), outcomes), testing::IsEmpty()) << "twice as many would not tell 400 from 401";
+  EXPECT_THAT(contested_rows(rows(), outcomes), ::testing::IsEmpty()) << "twice as many would not tell 400 from 401";
   outcomes[3] = disturbed(finished(3, about(409)), 3);
   settle(outcomes);
-  EXPECT_THAT(contested_rows(rows(), outcomes), testing::IsEmpty()) << "other work is the reason, not the number of repeats";
+  EXPECT_THAT(contested_rows(rows(), outcomes), ::testing::IsEmpty()) << "other work is the reason, not the number of repeats";
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ namespace {
 
 using consist::test::ChildResult;
 using consist::test::run_child;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 ChildResult consist_says(Words words) {
@@ -177,8 +177,8 @@ TEST(ComparePredict, HasEnergyWhereTheMachinesPowerIsMoreThanItsLimit) {
   };
   EXPECT_THAT(
       table("h200+power=500+idle-power=100"),
-      testing::AllOf(HasSubstr("  J/BTOK"),
-                     HasSubstr("J/BTOK: joules of all devices for a billion tokens, by the powers of the machine's file.")));
+      ::testing::AllOf(HasSubstr("  J/BTOK"),
+                       HasSubstr("J/BTOK: joules of all devices for a billion tokens, by the powers of the machine's file.")));
   EXPECT_THAT(table("a100"), Not(HasSubstr("J/BTOK")));
 }
 

@@ -15,8 +15,8 @@ namespace consist::launch {
 namespace {
 
 using test::rows_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 PluginHost& host() {
   static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
@@ -152,7 +152,7 @@ TEST(CompareJoined, MachinesAreAColumnAndConditionsAreSaid) {
   const std::string conditions = conditions_text(rows, outcomes, true);
   EXPECT_THAT(conditions, HasSubstr("driver: 1 ("));
   EXPECT_THAT(conditions, HasSubstr("steps: 10 ("));
-  EXPECT_THAT(conditions, testing::Not(HasSubstr("archive")));
+  EXPECT_THAT(conditions, ::testing::Not(HasSubstr("archive")));
   EXPECT_THROW(join_archives({folder / "none.h5"}, rows, outcomes), SystemError);
 }
 

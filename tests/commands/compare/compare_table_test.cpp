@@ -16,9 +16,9 @@ using test::disturbed;
 using test::finished;
 using test::not_finished;
 using test::rows_of;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(CompareTable, SaysWhatIsSentWhereTheTransportDoesNotCount) {
   const std::vector<CompareRow> rows = rows_of({"--model", "m", "--transport", "socket,nvlink"});
@@ -46,12 +46,12 @@ TEST(CompareTable, HasCostsWhereAPriceIsGivenAndEnergyWhereItWasMeasured) {
   for (RunOutcome& run : cheap.runs) run.cost = 12.5;
   EXPECT_THAT(
       comparison_text(rows, {cheap, dear}),
-      testing::AllOf(ContainsRegex("COST/BTOK +LOSS"), ContainsRegex("ddp .* 12\\.5 "), ContainsRegex("zero2 .* - +1\\.0000"),
-                     HasSubstr("Energy was not measured"), Not(HasSubstr("J/BTOK"))));
+      ::testing::AllOf(ContainsRegex("COST/BTOK +LOSS"), ContainsRegex("ddp .* 12\\.5 "), ContainsRegex("zero2 .* - +1\\.0000"),
+                       HasSubstr("Energy was not measured"), Not(HasSubstr("J/BTOK"))));
   cheap.runs[0].joules = 3e7;
   cheap.runs[1].joules = 5e7;
   EXPECT_THAT(comparison_text(rows, {cheap, dear}),
-              testing::AllOf(ContainsRegex("ddp .* 12\\.5 +40\\.0 M "), Not(HasSubstr("Energy was not measured"))));
+              ::testing::AllOf(ContainsRegex("ddp .* 12\\.5 +40\\.0 M "), Not(HasSubstr("Energy was not measured"))));
 }
 
 TEST(CompareTable, RowsOfOneProgramAreOneRow) {

@@ -17,10 +17,10 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 test::ChildResult compare(const std::string& output, std::vector<std::string> more) {
   std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
@@ -164,7 +164,7 @@ TEST(Compare, RowsOfOtherMachinesAreAdded) {
   EXPECT_THAT(alone.output, HasSubstr("seed: 0 (a:llama-tiny); 5 (b:llama-tiny)\n"));
 }
 
-class CompareSignal : public testing::TestWithParam<int> {};
+class CompareSignal : public ::testing::TestWithParam<int> {};
 
 /// The row's job ends after its step, the row is interrupted and not failed, and the table so far is printed.
 TEST_P(CompareSignal, EndsTheRowAndTheComparison) {
@@ -181,7 +181,7 @@ TEST_P(CompareSignal, EndsTheRowAndTheComparison) {
   EXPECT_EQ(ArchiveReader(folder / "llama-tiny_batch1.h5").status(), "stopped");
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, CompareSignal, testing::Values(SIGINT, SIGTERM),
+INSTANTIATE_TEST_SUITE_P(Signals, CompareSignal, ::testing::Values(SIGINT, SIGTERM),
                          [](const auto& info) { return info.param == SIGINT ? "Interrupt" : "Terminate"; });
 
 TEST(Compare, WhatIsIllegalIsInTheTableAndTheRestRuns) {

@@ -15,9 +15,9 @@ namespace consist {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 const std::string users_file = CONSIST_SOURCE_DIR "/docs/cases/zero3-offload.json";
 

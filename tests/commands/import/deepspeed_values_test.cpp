@@ -6,9 +6,9 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 class DeepspeedValues : public test::DeepspeedTest {
  protected:
@@ -79,7 +79,7 @@ TEST_F(DeepspeedValues, KeysThatAreAbsentHaveDeepspeedsDefaults) {
 }
 
 TEST_F(DeepspeedValues, SchedulersGiveTheRatesOfDeepspeed) {
-  const auto near = [](const std::vector<double>& rates) { return testing::Pointwise(testing::DoubleNear(1e-12), rates); };
+  const auto near = [](const std::vector<double>& rates) { return ::testing::Pointwise(::testing::DoubleNear(1e-12), rates); };
   const std::string warmup = R"("warmup_min_lr": 1e-4, "warmup_max_lr": 1e-3, "warmup_num_steps": 4)";
   // Run with DeepSpeed 0.19.6's classes on these parameters.
   EXPECT_THAT(rates(scheduler("WarmupLR", warmup)),

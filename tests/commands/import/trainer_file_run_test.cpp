@@ -7,8 +7,8 @@
 namespace consist {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 class TrainerFileRun : public test::TrainerFileTest {
  protected:
@@ -90,7 +90,7 @@ TEST_F(TrainerFileRun, AFileIsSummarizedInAFewLines) {
   EXPECT_THAT(brief, HasSubstr("torchtitan keys without effect here: compile, job, metrics\n"));
   EXPECT_THAT(brief, HasSubstr("torchtitan keys behind what the command line gives: training.steps\n"));
   EXPECT_THAT(brief, HasSubstr("here norms and biases do not decay")) << "what is done otherwise";
-  EXPECT_THAT(brief, testing::Not(HasSubstr("training.seq_len")));
+  EXPECT_THAT(brief, ::testing::Not(HasSubstr("training.seq_len")));
   for (const char* key : {"torchtitan training.seq_len 16: --sequence 16", "torchtitan job {",
                           "keys that are absent have torchtitan's defaults", "here norms and biases do not decay"})
     EXPECT_THAT(whole, HasSubstr(key));

@@ -9,7 +9,7 @@
 namespace consist::launch {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 test::ChildResult expect_command(std::vector<std::string> options) {
   std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist", "bench", "expect"};
@@ -52,8 +52,8 @@ TEST(BenchExpect, JudgesTheUsersFigures) {
       expect_command({"--members", "2,8,125", "--bytes", "16e9", "--bandwidth", "400e9", "--measured", "340e9,270e9,156e9"});
   EXPECT_EQ(result.status, 0) << result.output;
   const LinkModel links{.bandwidth = 400e9};
-  EXPECT_THAT(compare_with_expectation(expect("all_reduce", 2, 16e9, links), 340e9), testing::EndsWith("good"));
-  EXPECT_THAT(compare_with_expectation(expect("all_reduce", 125, 16e9, links), 156e9), testing::EndsWith("good"))
+  EXPECT_THAT(compare_with_expectation(expect("all_reduce", 2, 16e9, links), 340e9), ::testing::EndsWith("good"));
+  EXPECT_THAT(compare_with_expectation(expect("all_reduce", 125, 16e9, links), 156e9), ::testing::EndsWith("good"))
       << "though it is 39% of 400";
   // 8 nodes must each send 1.75 times the data: 270 GB/s would be 472 GB/s of a link that carries 400.
   EXPECT_THAT(compare_with_expectation(expect("all_reduce", 8, 16e9, links), 270e9),
@@ -84,7 +84,7 @@ TEST(BenchExpect, TakesTheLinksOfATransport) {
   EXPECT_EQ(expect("all_reduce", 4, bytes, h200, "socket").unknown, "");
   const auto result = expect_command({"--members", "4,8", "--bytes", "268435456", "--machine", "h200", "--transport", "socket"});
   EXPECT_EQ(result.status, 0) << result.output;
-  EXPECT_THAT(result.output, testing::AllOf(HasSubstr("all_reduce of 268 MB over socket."), HasSubstr(" 3.8 ")));
+  EXPECT_THAT(result.output, ::testing::AllOf(HasSubstr("all_reduce of 268 MB over socket."), HasSubstr(" 3.8 ")));
   const auto unknown = expect_command({"--members", "2,4", "--bytes", "1e9", "--machine", "h200", "--transport", "pigeons"});
   EXPECT_THAT(unknown.output,
               HasSubstr("# How fast 'pigeons' is within a node of h200 is not known (known: efa, nvlink, socket)"));

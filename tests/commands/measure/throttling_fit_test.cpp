@@ -11,7 +11,7 @@
 namespace consist::launch {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 OpSample product(double seconds) {
   return {.op = "linear", .dtype = DType::bf16, .flops = 1e12, .bytes = 1e9, .seconds = seconds, .kind = "products"};

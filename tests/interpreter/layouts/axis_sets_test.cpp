@@ -13,9 +13,7 @@
 namespace consist::interpreter {
 namespace {
 
-using testing::IsEmpty;
-
-const ModelChoice llama{"llama-tied"}, qwen{"qwen3-untied"};
+using ::testing::IsEmpty;
 
 /// Names of the sets of axes over which the step of rank 0 has collectives, with their ops.
 std::set<std::string> collectives_of(const RankPrograms& programs) {

@@ -6,7 +6,7 @@
 namespace consist::interpreter {
 namespace {
 
-class Compositions : public testing::TestWithParam<Column> {
+class Compositions : public ::testing::TestWithParam<Column> {
  protected:
   void expect(const std::string& strategy, int ranks, const Words& more) const {
     expect_one_rank(GetParam(), Words{"--strategy=" + strategy, "--ranks=" + std::to_string(ranks)} + more);
@@ -79,7 +79,7 @@ TEST_P(Compositions, OverTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, Compositions,
-    testing::Values(
+    ::testing::Values(
         Column{"llama_fp32", {"llama-tied", R"({"tie_word_embeddings":false})"}},
         Column{"qwen3_tied_fp32", {"qwen3-untied", R"({"tie_word_embeddings":true})"}},
         Column{"biases_fp32",

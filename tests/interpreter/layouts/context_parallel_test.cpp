@@ -18,7 +18,7 @@ Words attention(const std::string& kind) {
   return {"--cp.attention=" + kind};
 }
 
-class ContextParallel : public testing::TestWithParam<Column> {
+class ContextParallel : public ::testing::TestWithParam<Column> {
  protected:
   void expect(const std::string& strategy, int ranks, const Words& more) const {
     expect_one_rank(GetParam(), Words{"--strategy=" + strategy, "--ranks=" + std::to_string(ranks)} + more);
@@ -92,11 +92,12 @@ TEST_P(ContextParallel, BesideTensorParallel) {
 // llama-tied: as many key/value heads as heads. qwen3: norms of heads, two key/value heads, windows. Biases of q, k and v.
 INSTANTIATE_TEST_SUITE_P(
     Models, ContextParallel,
-    testing::Values(
+    ::testing::Values(
         Column{"llama_tied_fp32", {"llama-tied"}},
-        Column{"qwen3_windows_fp32",
-               {"qwen3-untied",
-                R"({"use_sliding_window":true,"sliding_window":3,"layer_types":["sliding_attention","full_attention"],"num_hidden_layers":2})"}},
+        Column{
+            "qwen3_windows_fp32",
+            {"qwen3-untied",
+             R"({"use_sliding_window":true,"sliding_window":3,"layer_types":["sliding_attention","full_attention"],"num_hidden_layers":2})"}},
         Column{"biases_fp32",
                {"qwen2.5-bias", R"({"hidden_size":64,"num_attention_heads":8,"num_key_value_heads":2,"vocab_size":96})"}},
         Column{"llama_tied_bf16", {"llama-tied"}, {"--precision=bf16"}},
@@ -111,20 +112,9 @@ TEST_P(ContextParallel, ParametersAreThoseOfAllRanks) {
   }
 }
 
-const ModelChoice qwen{"qwen3-tied", R"({"num_attention_heads": 4, "num_key_value_heads": 2})"};
-
-std::string refusal(const Words& words) {
-  try {
-    compile(config_of(qwen, words), 0);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
-
 /// Bytes that a rank sends over the axis "context" by op, in the forward and backward part of two layers.
 std::map<std::string, std::int64_t> sent(const Words& words) {
-  const auto programs = compile(config_of(qwen, words), 0);
+  const auto programs = compile(config_of(four_heads, words), 0);
   const Program& program = programs->steps[0].program;
   std::map<std::string, std::int64_t> bytes;
   for (const Instruction& i : program.instructions) {
@@ -142,12 +132,13 @@ TEST(ContextParallelBytes, AreThoseOfTheFormulas) {
   constexpr std::int64_t queries = tokens * 4 * head_dim * element, keys = tokens * 2 * head_dim * element;
   const Words words{"--strategy=cp=2", "--ranks=2", "--sequence=16"};
   constexpr std::int64_t once = layers * 2 * keys * (ranks - 1) / ranks;
-  EXPECT_THAT(sent(words), testing::UnorderedElementsAre(testing::Pair("all_gather", 2 * once), testing::Pair("reduce_scatter", once)));
+  EXPECT_THAT(sent(words),
+              ::testing::UnorderedElementsAre(::testing::Pair("all_gather", 2 * once), ::testing::Pair("reduce_scatter", once)));
   EXPECT_THAT(sent(words + Words{"--cp.gather-again=false"}),
-              testing::UnorderedElementsAre(testing::Pair("all_gather", once), testing::Pair("reduce_scatter", once)));
+              ::testing::UnorderedElementsAre(::testing::Pair("all_gather", once), ::testing::Pair("reduce_scatter", once)));
   EXPECT_THAT(sent(words + attention("ulysses")),
-              testing::UnorderedElementsAre(
-                  testing::Pair("all_to_all", layers * 2 * (2 * queries + 2 * keys) * (ranks - 1) / ranks / ranks)));
+              ::testing::UnorderedElementsAre(
+                  ::testing::Pair("all_to_all", layers * 2 * (2 * queries + 2 * keys) * (ranks - 1) / ranks / ranks)));
 }
 
 // Keys and values go round in forward and in backward, their gradients in f32 once and home: whatever the number of ranks.
@@ -158,15 +149,16 @@ TEST(ContextParallelBytes, OfARingAreThoseOfTheFormula) {
       const Words words{"--strategy=cp=" + std::to_string(ranks), "--ranks=" + std::to_string(ranks), "--sequence=16",
                         "--global-batch=" + std::to_string(2 * ranks), "--precision=" + std::string(precision)};
       EXPECT_THAT(sent(words + attention("ring")),
-                  testing::UnorderedElementsAre(
-                      testing::Pair("shift", layers * 2 * (2 * keys * element * (ranks - 1) / ranks + 4 * keys))));
+                  ::testing::UnorderedElementsAre(
+                      ::testing::Pair("shift", layers * 2 * (2 * keys * element * (ranks - 1) / ranks + 4 * keys))));
     }
   }
 }
 
 // Beside attention to a part the next one is on its way, and attention waits for no other.
 TEST(ContextParallelOverlap, TheNextPartTravelsBesideAttention) {
-  const auto programs = compile(config_of(qwen, {"--strategy=cp=4", "--ranks=4", "--sequence=16", "--cp.attention=ring"}), 0);
+  const auto programs =
+      compile(config_of(four_heads, {"--strategy=cp=4", "--ranks=4", "--sequence=16", "--cp.attention=ring"}), 0);
   const Program& program = programs->steps[0].program;
   const std::vector<Instruction>& all = program.instructions;
   const auto is = [&](std::size_t i, const char* op) { return all[i].op->name() == op; };
@@ -190,24 +182,27 @@ TEST(ContextParallelOverlap, TheNextPartTravelsBesideAttention) {
 }
 
 TEST(ContextParallelRefuses, SequencesThatTheRanksCannotShare) {
-  EXPECT_THAT(refusal({"--strategy=cp=2", "--ranks=2", "--sequence=6"}),
-              testing::AllOf(testing::HasSubstr("cp=2: --sequence is 6"), testing::HasSubstr("in two chunks each"),
-                             testing::HasSubstr("choose a multiple of 4")));
-  EXPECT_THAT(refusal({"--strategy=cp=4", "--ranks=4", "--sequence=6", "--cp.attention=ulysses"}),
-              testing::HasSubstr("choose a multiple of 4"));
-  EXPECT_EQ(refusal({"--strategy=cp=2", "--ranks=2", "--sequence=6", "--cp.attention=ulysses"}), "nothing was refused");
-  EXPECT_THAT(refusal({"--strategy=cp=2+tp-sp=2", "--ranks=4", "--sequence=12", "--tp-sp.sequence-parallel=true"}),
-              testing::HasSubstr("nothing was refused"));
-  EXPECT_THAT(refusal({"--strategy=cp=2+tp-sp=4", "--ranks=8", "--sequence=12"}), testing::HasSubstr("choose a multiple of 8"));
+  EXPECT_THAT(refusal(four_heads, {"--strategy=cp=2", "--ranks=2", "--sequence=6"}),
+              ::testing::AllOf(::testing::HasSubstr("cp=2: --sequence is 6"), ::testing::HasSubstr("in two chunks each"),
+                               ::testing::HasSubstr("choose a multiple of 4")));
+  EXPECT_THAT(refusal(four_heads, {"--strategy=cp=4", "--ranks=4", "--sequence=6", "--cp.attention=ulysses"}),
+              ::testing::HasSubstr("choose a multiple of 4"));
+  EXPECT_EQ(refusal(four_heads, {"--strategy=cp=2", "--ranks=2", "--sequence=6", "--cp.attention=ulysses"}),
+            "nothing was refused");
+  EXPECT_THAT(refusal(four_heads, {"--strategy=cp=2+tp-sp=2", "--ranks=4", "--sequence=12", "--tp-sp.sequence-parallel=true"}),
+              ::testing::HasSubstr("nothing was refused"));
+  EXPECT_THAT(refusal(four_heads, {"--strategy=cp=2+tp-sp=4", "--ranks=8", "--sequence=12"}),
+              ::testing::HasSubstr("choose a multiple of 8"));
 }
 
 TEST(ContextParallelRefuses, HeadsThatTheRanksCannotShare) {
-  EXPECT_THAT(refusal({"--strategy=cp=8", "--ranks=8", "--sequence=16", "--cp.attention=ulysses"}),
-              testing::AllOf(testing::HasSubstr("the number of attention heads is 4"), testing::HasSubstr("--cp.attention gather")));
-  EXPECT_THAT(refusal({"--strategy=cp=2+tp-sp=2", "--ranks=4", "--cp.attention=ulysses"}),
-              testing::HasSubstr("heads of attention are divided"));
-  EXPECT_THAT(refusal({"--strategy=cp=4+tp-sp=2", "--ranks=8", "--sequence=16", "--cp.attention=ulysses"}),
-              testing::HasSubstr("heads of attention are divided"));
+  EXPECT_THAT(refusal(four_heads, {"--strategy=cp=8", "--ranks=8", "--sequence=16", "--cp.attention=ulysses"}),
+              ::testing::AllOf(::testing::HasSubstr("the number of attention heads is 4"),
+                               ::testing::HasSubstr("--cp.attention gather")));
+  EXPECT_THAT(refusal(four_heads, {"--strategy=cp=2+tp-sp=2", "--ranks=4", "--cp.attention=ulysses"}),
+              ::testing::HasSubstr("heads of attention are divided"));
+  EXPECT_THAT(refusal(four_heads, {"--strategy=cp=4+tp-sp=2", "--ranks=8", "--sequence=16", "--cp.attention=ulysses"}),
+              ::testing::HasSubstr("heads of attention are divided"));
 }
 
 // A stage that begins between the products for keys and values is sent both keys and what they are made of: two messages, whose

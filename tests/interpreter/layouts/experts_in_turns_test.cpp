@@ -17,10 +17,9 @@ namespace consist::interpreter {
 namespace {
 
 /// Experts in the first and the last of three layers, trained to be balanced.
-const ModelChoice balanced{"qwen3-moe"}, four_experts{"mixtral"};
 
 /// Parts of the batch that take turns: the router's statistics, and so its balance loss, stay those of the whole batch.
-class ExpertsInTurns : public testing::TestWithParam<Column> {
+class ExpertsInTurns : public ::testing::TestWithParam<Column> {
  protected:
   void expect(const std::string& strategy, int ranks, const Words& more) const {
     expect_one_rank(GetParam(), Words{"--strategy=" + strategy, "--ranks=" + std::to_string(ranks)} + more);
@@ -57,8 +56,8 @@ TEST_P(ExpertsInTurns, WithOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertsInTurns,
-                         testing::Values(Column{"qwen3_fp32", balanced}, Column{"mixtral_fp32", four_experts},
-                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}}),
+                         ::testing::Values(Column{"qwen3_fp32", balanced}, Column{"mixtral_fp32", four_experts},
+                                           Column{"qwen3_bf16", balanced, {"--precision=bf16"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 /// Attention reads where documents begin, of which each part has its own sequences.
@@ -100,14 +99,6 @@ TEST(InTurns, BesideRarerChoices) {
 
 Program step_of(const ModelChoice& model, const Words& words) {
   return compile(config_of(model, words), 0)->steps.front().program;
-}
-std::string refusal(const ModelChoice& model, const Words& words) {
-  try {
-    step_of(model, words);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(InTurns, Golden) {

@@ -14,9 +14,8 @@ namespace consist::interpreter {
 namespace {
 
 /// Experts in the first and the last of three layers, trained to be balanced.
-const ModelChoice balanced{"qwen3-moe"}, four_experts{"mixtral"};
 
-class Experts : public testing::TestWithParam<Column> {
+class Experts : public ::testing::TestWithParam<Column> {
  protected:
   /// A group of ep ranks has room for all that can happen.
   void expect(const std::string& strategy, int ranks, const Words& more = {}) const {
@@ -194,10 +193,10 @@ TEST(SharedExperts, SeededConfigurations) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Experts,
-                         testing::Values(Column{"qwen3_fp32", balanced}, Column{"mixtral_fp32", four_experts},
-                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}},
-                                         Column{"qwen3_fp8", balanced, {"--precision=fp8"}},
-                                         Column{"qwen3_fp8_delayed", balanced, {"--precision=fp8", "--fp8.scaling=delayed"}}),
+                         ::testing::Values(Column{"qwen3_fp32", balanced}, Column{"mixtral_fp32", four_experts},
+                                           Column{"qwen3_bf16", balanced, {"--precision=bf16"}},
+                                           Column{"qwen3_fp8", balanced, {"--precision=fp8"}},
+                                           Column{"qwen3_fp8_delayed", balanced, {"--precision=fp8", "--fp8.scaling=delayed"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(SharedExperts, AreRefusedWhereTheyCannotBe) {

@@ -15,9 +15,9 @@ namespace {
 const Words mask{"--synthetic.fields=loss_mask"}, documents{"--synthetic.fields=document_start"},
     both{"--synthetic.fields=loss_mask,document_start"};
 
-const ModelChoice qwen{"qwen3-tied", R"({"num_attention_heads": 4, "num_key_value_heads": 2})"}, llama{"llama-untied"};
+const ModelChoice untied_llama{"llama-untied"};
 
-class Fields : public testing::TestWithParam<Column> {
+class Fields : public ::testing::TestWithParam<Column> {
  protected:
   void expect(const Words& words) const {
     for (const Words& fields : {mask, documents, both}) expect_one_rank(GetParam(), fields + words);
@@ -48,15 +48,15 @@ TEST_P(Fields, Pipeline) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Fields,
-                         testing::Values(Column{"llama", llama}, Column{"qwen_bf16", qwen, {"--precision=bf16"}},
-                                         Column{"llama_fp8", llama, {"--precision=fp8"}}),
+                         ::testing::Values(Column{"llama", untied_llama}, Column{"qwen_bf16", four_heads, {"--precision=bf16"}},
+                                           Column{"llama_fp8", untied_llama, {"--precision=fp8"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LossMask, TheLossIsTheMeanOverWhatIsLeft) {
   // Every eleventh target counts nothing with or without a mask; without one the sum is divided by all targets all the same.
   const Words no_limit{"--max-norm=0"};
-  const Outcome &all = one_rank(*compile(config_of(llama, no_limit), 0)),
-                &left = one_rank(*compile(config_of(llama, no_limit + mask), 0));
+  const Outcome &all = one_rank(*compile(config_of(untied_llama, no_limit), 0)),
+                &left = one_rank(*compile(config_of(untied_llama, no_limit + mask), 0));
   EXPECT_NE(all.losses[0], left.losses[0]);
   // Untrained, the loss of any targets is about the logarithm of the vocabulary, if it is divided by those that count.
   EXPECT_NEAR(left.losses[0] / all.losses[0], 64.0 / (64 - 6), 0.2);
@@ -64,7 +64,7 @@ TEST(LossMask, TheLossIsTheMeanOverWhatIsLeft) {
 
 /// The inputs of a step that are fields.
 std::set<std::string> fields_of(const Words& words) {
-  const auto programs = compile(config_of(llama, words), 0);
+  const auto programs = compile(config_of(untied_llama, words), 0);
   std::set<std::string> names;
   for (const Tensor& tensor : programs->steps[0].program.tensors) {
     if (tensor.role == Role::input && (tensor.name.starts_with("loss_mask") || tensor.name.starts_with("document_start")))
@@ -74,9 +74,9 @@ std::set<std::string> fields_of(const Words& words) {
 }
 
 TEST(DatasetFields, BecomeInputsOfEachMicroBatchIfTheDatasetHasThem) {
-  EXPECT_THAT(fields_of({"--accumulation=2"}), testing::IsEmpty());
-  EXPECT_THAT(fields_of(mask + Words{"--accumulation=2"}), testing::ElementsAre("loss_mask.0", "loss_mask.1"));
-  EXPECT_THAT(fields_of(both), testing::ElementsAre("document_start.0", "loss_mask.0"));
+  EXPECT_THAT(fields_of({"--accumulation=2"}), ::testing::IsEmpty());
+  EXPECT_THAT(fields_of(mask + Words{"--accumulation=2"}), ::testing::ElementsAre("loss_mask.0", "loss_mask.1"));
+  EXPECT_THAT(fields_of(both), ::testing::ElementsAre("document_start.0", "loss_mask.0"));
 }
 
 /// A model that cannot do without weights of its targets.
@@ -106,10 +106,10 @@ TEST(DatasetFields, AnInputThatNobodyWritesIsAnErrorBeforeTheFirstStep) {
     }
     return std::string("nothing was refused");
   };
-  EXPECT_THAT(refusal(), testing::AllOf(testing::HasSubstr("nobody writes the input 'weights', f32"),
-                                        testing::HasSubstr("which are: none")));
+  EXPECT_THAT(refusal(), ::testing::AllOf(::testing::HasSubstr("nobody writes the input 'weights', f32"),
+                                          ::testing::HasSubstr("which are: none")));
   request.fields = {{"weights", DType::i32}, {"loss_mask", DType::i32}};
-  EXPECT_THAT(refusal(), testing::HasSubstr("which are: weights i32, loss_mask i32"));
+  EXPECT_THAT(refusal(), ::testing::HasSubstr("which are: weights i32, loss_mask i32"));
   request.fields[0].dtype = DType::f32;
   EXPECT_EQ(refusal(), "nothing was refused");
 }

@@ -10,10 +10,10 @@
 namespace consist::interpreter {
 namespace {
 
-using testing::Pair;
-using testing::UnorderedElementsAre;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
-const ModelChoice llama{"llama-tied"}, untied{"llama-untied"}, qwen{"qwen3-untied"};
+const ModelChoice untied{"llama-untied"};
 
 const Words small_buckets_of_zero3{"--zero3-offload.reduce-bucket-size=4000", "--zero3-offload.prefetch-bucket-size=4000",
                                    "--zero3-offload.param-persistence-threshold=100", "--zero3-offload.max-reuse-distance=0"};

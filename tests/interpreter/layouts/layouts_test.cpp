@@ -8,7 +8,7 @@
 namespace consist::interpreter {
 namespace {
 
-class Layouts : public testing::TestWithParam<Column> {
+class Layouts : public ::testing::TestWithParam<Column> {
  protected:
   void expect(const Words& words) const { expect_one_rank(GetParam(), words); }
 };
@@ -87,17 +87,16 @@ TEST_P(Layouts, Zero3Offload) {
 }
 
 // A pad token, whose row gets no gradient; biases of q, k and v; gradients that are clipped hard, and not at all.
-INSTANTIATE_TEST_SUITE_P(Models, Layouts,
-                         testing::Values(Column{"llama_fp32", {"llama-untied"}, {"--max-norm=0.01"}},
-                                         Column{"qwen3_fp32", {"qwen3-tied"}, {"--max-norm=0"}},
-                                         Column{"padded_fp32", {"qwen3-padded"}}, Column{"biases_fp32", {"qwen2.5-bias"}},
-                                         Column{"llama_bf16", {"llama-untied"}, {"--precision=bf16"}},
-                                         Column{"qwen3_bf16_states",
-                                                {"qwen3-tied"},
-                                                {"--precision=bf16", "--bf16.states=bf16", "--bf16.gradients=bf16"}},
-                                         Column{"llama_fp8", {"llama-untied"}, {"--precision=fp8"}},
-                                         Column{"qwen3_fp8_gathers", {"qwen3-tied"}, {"--precision=fp8", "--fp8.gathers=true"}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Layouts,
+    ::testing::Values(
+        Column{"llama_fp32", {"llama-untied"}, {"--max-norm=0.01"}}, Column{"qwen3_fp32", {"qwen3-tied"}, {"--max-norm=0"}},
+        Column{"padded_fp32", {"qwen3-padded"}}, Column{"biases_fp32", {"qwen2.5-bias"}},
+        Column{"llama_bf16", {"llama-untied"}, {"--precision=bf16"}},
+        Column{"qwen3_bf16_states", {"qwen3-tied"}, {"--precision=bf16", "--bf16.states=bf16", "--bf16.gradients=bf16"}},
+        Column{"llama_fp8", {"llama-untied"}, {"--precision=fp8"}},
+        Column{"qwen3_fp8_gathers", {"qwen3-tied"}, {"--precision=fp8", "--fp8.gathers=true"}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace consist::interpreter

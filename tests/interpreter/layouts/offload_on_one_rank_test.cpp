@@ -9,7 +9,7 @@
 namespace consist::interpreter {
 namespace {
 
-class OffloadOnOneRank : public testing::TestWithParam<Column> {
+class OffloadOnOneRank : public ::testing::TestWithParam<Column> {
  protected:
   static std::int64_t bytes_on_host(const RankPrograms& programs) {
     std::int64_t bytes = 0;
@@ -53,8 +53,8 @@ TEST(OffloadOfParametersOnOneRank, IsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, OffloadOnOneRank,
-                         testing::Values(Column{"llama_fp32", {"llama-tied"}},
-                                         Column{"llama_bf16", {"llama-untied"}, {"--precision=bf16"}}),
+                         ::testing::Values(Column{"llama_fp32", {"llama-tied"}},
+                                           Column{"llama_bf16", {"llama-untied"}, {"--precision=bf16"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -23,7 +23,7 @@ int copies_in(const RankPrograms& programs) {
   return copies;
 }
 
-class OffloadedActivations : public testing::TestWithParam<Column> {
+class OffloadedActivations : public ::testing::TestWithParam<Column> {
  protected:
   void expect(Words words) const {
     const Column& column = GetParam();
@@ -39,7 +39,7 @@ class OffloadedActivations : public testing::TestWithParam<Column> {
     check_ranks(with->evaluations, wrong);
     const Outcome expected = run(*without, {}), found = run(*with, {.order = 7});
     for (std::string& difference : differences(*with, found)) wrong.push_back(std::move(difference));
-    EXPECT_THAT(wrong, testing::IsEmpty()) << text;
+    EXPECT_THAT(wrong, ::testing::IsEmpty()) << text;
     EXPECT_EQ(found.losses, expected.losses) << text;
     EXPECT_EQ(found.grad_norms, expected.grad_norms) << text;
     EXPECT_EQ(found.values, expected.values) << text;
@@ -76,11 +76,11 @@ TEST_P(OffloadedActivations, WithStrategiesCombined) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, OffloadedActivations,
-    testing::Values(Column{"llama_fp32", {"llama-tied", R"({"num_hidden_layers":6})"}},
-                    Column{"llama_packed_bf16",
-                           {"llama-untied", R"({"num_hidden_layers":6,"intermediate_size":64,"vocab_size":64})"},
-                           {"--precision=bf16"}},
-                    Column{"qwen3_fp8", {"qwen3-untied", R"({"num_hidden_layers":6})"}, {"--precision=fp8"}}),
+    ::testing::Values(Column{"llama_fp32", {"llama-tied", R"({"num_hidden_layers":6})"}},
+                      Column{"llama_packed_bf16",
+                             {"llama-untied", R"({"num_hidden_layers":6,"intermediate_size":64,"vocab_size":64})"},
+                             {"--precision=bf16"}},
+                      Column{"qwen3_fp8", {"qwen3-untied", R"({"num_hidden_layers":6})"}, {"--precision=fp8"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // A receive is asked for long before its message comes: a copy of what it brings, if it stood there, would hold up the copies

@@ -8,8 +8,8 @@
 namespace consist::interpreter {
 namespace {
 
-const ModelChoice llama{"llama-tied", R"({"tie_word_embeddings":false})"},
-    qwen{"qwen3-untied", R"({"tie_word_embeddings":true})"};
+const ModelChoice untied_llama{"llama-tied", R"({"tie_word_embeddings":false})"},
+    tied_qwen{"qwen3-untied", R"({"tie_word_embeddings":true})"};
 
 struct OptimizerChoice {
   const char* name;
@@ -20,7 +20,7 @@ void PrintTo(const OptimizerChoice& choice, std::ostream* out) {
   *out << choice.name;
 }
 
-class Optimizers : public testing::TestWithParam<OptimizerChoice> {
+class Optimizers : public ::testing::TestWithParam<OptimizerChoice> {
  protected:
   static bool is_muon() { return GetParam().words[0] == "--optimizer=muon"; }
   /// In fp32 of one model and in bf16 of another by turns.
@@ -29,9 +29,9 @@ class Optimizers : public testing::TestWithParam<OptimizerChoice> {
         GetParam().words + Words{"--strategy=" + strategy, "--ranks=" + std::to_string(ranks), "--accumulation=2"} + more;
     static int cells = 0;
     if (++cells % 2 == 0)
-      expect_one_rank(llama, words);
+      expect_one_rank(untied_llama, words);
     else
-      expect_one_rank(qwen, Words{"--precision=bf16"} + words);
+      expect_one_rank(tied_qwen, Words{"--precision=bf16"} + words);
   }
 };
 
@@ -92,26 +92,26 @@ TEST_P(Optimizers, OtherDtypes) {
   const Words bf16{"--precision=bf16", "--bf16.states=bf16", "--bf16.gradients=bf16"}, fp8{"--precision=fp8"};
   for (const Words& precision : {bf16, fp8}) {
     for (const char* strategy : {"ddp", "zero2", "zero3-offload", "tp-sp=2", "pipeline=2"})
-      expect_one_rank(
-          llama, GetParam().words + precision + Words{"--strategy=" + std::string(strategy), "--ranks=2", "--accumulation=2"});
+      expect_one_rank(untied_llama, GetParam().words + precision +
+                                        Words{"--strategy=" + std::string(strategy), "--ranks=2", "--accumulation=2"});
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Choices, Optimizers,
-    testing::Values(OptimizerChoice{"sgd", {"--optimizer=sgd"}},
-                    OptimizerChoice{"sgd_nesterov", {"--optimizer=sgd", "--sgd.nesterov=true", "--sgd.momentum=0.8"}},
-                    OptimizerChoice{"sgd_without_state", {"--optimizer=sgd", "--sgd.momentum=0", "--weight-decay=0.3"}},
-                    OptimizerChoice{"lion", {"--optimizer=lion", "--weight-decay=0.3"}},
-                    OptimizerChoice{"muon", {"--optimizer=muon"}},
-                    OptimizerChoice{"muon_original", {"--optimizer=muon", "--muon.scale=original", "--muon.nesterov=false"}}),
+    ::testing::Values(OptimizerChoice{"sgd", {"--optimizer=sgd"}},
+                      OptimizerChoice{"sgd_nesterov", {"--optimizer=sgd", "--sgd.nesterov=true", "--sgd.momentum=0.8"}},
+                      OptimizerChoice{"sgd_without_state", {"--optimizer=sgd", "--sgd.momentum=0", "--weight-decay=0.3"}},
+                      OptimizerChoice{"lion", {"--optimizer=lion", "--weight-decay=0.3"}},
+                      OptimizerChoice{"muon", {"--optimizer=muon"}},
+                      OptimizerChoice{"muon_original", {"--optimizer=muon", "--muon.scale=original", "--muon.nesterov=false"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(MuonUnderZero, KeepsItsStatesOnTheDevice) {
   for (const std::string strategy : {"zero2", "zero3-offload"}) {
     const Words words{"--optimizer=muon", "--strategy=" + strategy, "--ranks=2",
                       "--" + strategy + ".offload-optimizer.device=cpu"};
-    EXPECT_THROW(compile(config_of(llama, words), 0), UsageError);
+    EXPECT_THROW(compile(config_of(untied_llama, words), 0), UsageError);
   }
 }
 

@@ -17,8 +17,8 @@
 namespace consist::interpreter {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr int sequence_dim = 1;
 

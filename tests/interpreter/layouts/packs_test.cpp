@@ -6,7 +6,7 @@
 namespace consist::interpreter {
 namespace {
 
-class Packs : public testing::TestWithParam<Column> {};
+class Packs : public ::testing::TestWithParam<Column> {};
 
 TEST_P(Packs, TrainAsSeparateLinears) {
   const Words layouts[] = {
@@ -31,7 +31,7 @@ TEST_P(Packs, TrainAsSeparateLinears) {
 const std::string untied = R"({"tie_word_embeddings":false})";
 INSTANTIATE_TEST_SUITE_P(
     Models, Packs,
-    testing::Values(
+    ::testing::Values(
         Column{"llama_fp32", {"llama-untied", R"({"tie_word_embeddings":false,"intermediate_size":64,"vocab_size":64})"}},
         Column{"llama_bf16", {"llama-untied", untied}, {"--precision=bf16"}}, Column{"qwen3_fp32", {"qwen3-untied", untied}},
         Column{"qwen3_bf16_gradients", {"qwen3-untied", untied}, {"--precision=bf16", "--bf16.gradients=bf16"}},

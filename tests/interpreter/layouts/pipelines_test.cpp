@@ -6,7 +6,7 @@
 namespace consist::interpreter {
 namespace {
 
-class Pipelines : public testing::TestWithParam<Column> {
+class Pipelines : public ::testing::TestWithParam<Column> {
  protected:
   void expect(const std::string& strategy, int ranks, int micro_batches, const Words& more) const {
     expect_one_rank(GetParam(), Words{"--strategy=" + strategy, "--ranks=" + std::to_string(ranks),
@@ -69,10 +69,10 @@ TEST(PipelinesOfTwoChunks, EightBitGathersBesideOthers) {
 
 const std::string deep = R"({"num_hidden_layers":8})";
 INSTANTIATE_TEST_SUITE_P(Models, Pipelines,
-                         testing::Values(Column{"llama_untied_fp32", {"llama-untied", deep}},
-                                         Column{"qwen3_tied_fp32",
-                                                {"qwen3-untied", R"({"num_hidden_layers":8,"tie_word_embeddings":true})"}},
-                                         Column{"llama_untied_bf16", {"llama-untied", deep}, {"--precision=bf16"}}),
+                         ::testing::Values(Column{"llama_untied_fp32", {"llama-untied", deep}},
+                                           Column{"qwen3_tied_fp32",
+                                                  {"qwen3-untied", R"({"num_hidden_layers":8,"tie_word_embeddings":true})"}},
+                                           Column{"llama_untied_bf16", {"llama-untied", deep}, {"--precision=bf16"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

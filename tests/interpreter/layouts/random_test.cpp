@@ -26,7 +26,7 @@ std::uint64_t seed() {
   return chosen;
 }
 
-class RandomConfigurations : public testing::TestWithParam<int> {};
+class RandomConfigurations : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomConfigurations, TrainAsOneRank) {
   std::printf("CONSIST_SEED=%llu\n", static_cast<unsigned long long>(seed()));
@@ -49,7 +49,7 @@ TEST_P(RandomConfigurations, TrainAsOneRank) {
   std::printf("%d configurations ran, %d were refused\n", of_each_part, refused);
 }
 
-INSTANTIATE_TEST_SUITE_P(Parts, RandomConfigurations, testing::Range(0, parts));
+INSTANTIATE_TEST_SUITE_P(Parts, RandomConfigurations, ::testing::Range(0, parts));
 
 }  // namespace
 }  // namespace consist::interpreter

@@ -7,7 +7,7 @@
 namespace consist::interpreter {
 namespace {
 
-class Scalings : public testing::TestWithParam<Column> {};
+class Scalings : public ::testing::TestWithParam<Column> {};
 
 TEST_P(Scalings, EveryLayout) {
   const Words layouts[] = {{"--strategy=ddp", "--ranks=2"},
@@ -23,11 +23,11 @@ TEST_P(Scalings, EveryLayout) {
 const std::string wide =
     R"({"hidden_size":136,"intermediate_size":144,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":34,"vocab_size":32})";
 INSTANTIATE_TEST_SUITE_P(Scales, Scalings,
-                         testing::Values(Column{"delayed",
-                                                {"llama-untied", wide},
-                                                {"--precision=fp8", "--fp8.scaling=delayed", "--fp8.amax-history-len=2"}},
-                                         Column{"row", {"qwen3-tied", wide}, {"--precision=fp8", "--fp8.scaling=row"}},
-                                         Column{"block", {"llama-untied", wide}, {"--precision=fp8", "--fp8.scaling=block"}}),
+                         ::testing::Values(Column{"delayed",
+                                                  {"llama-untied", wide},
+                                                  {"--precision=fp8", "--fp8.scaling=delayed", "--fp8.amax-history-len=2"}},
+                                           Column{"row", {"qwen3-tied", wide}, {"--precision=fp8", "--fp8.scaling=row"}},
+                                           Column{"block", {"llama-untied", wide}, {"--precision=fp8", "--fp8.scaling=block"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

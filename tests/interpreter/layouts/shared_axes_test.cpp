@@ -13,12 +13,10 @@
 namespace consist::interpreter {
 namespace {
 
-using testing::Contains;
-using testing::IsEmpty;
-using testing::Not;
-using testing::UnorderedElementsAre;
-
-const ModelChoice llama{"llama-tied"}, qwen{"qwen3-untied"};
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 /// Each rank has sequences of its own. With `divides`, matrices of the MLPs are divided along the axis, as experts are: tokens of
 /// all its ranks are brought together in front of them, and results brought home.

@@ -6,7 +6,7 @@
 namespace consist::interpreter {
 namespace {
 
-class TensorParallel : public testing::TestWithParam<Column> {
+class TensorParallel : public ::testing::TestWithParam<Column> {
  protected:
   void expect(const std::string& strategy, int ranks, const Words& more) const {
     expect_one_rank(GetParam(), Words{"--strategy=" + strategy, "--ranks=" + std::to_string(ranks)} + more);
@@ -43,14 +43,14 @@ TEST_P(TensorParallel, StretchesOfSequences) {
 // can share. biases: of q, k and v. A pad token, whose row gets no gradient, on the last rank's part of the vocabulary.
 INSTANTIATE_TEST_SUITE_P(
     Models, TensorParallel,
-    testing::Values(Column{"llama_tied_fp32", {"llama-tied"}},
-                    Column{"qwen3_tied_fp32", {"qwen3-untied", R"({"tie_word_embeddings":true,"pad_token_id":-2})"}},
-                    Column{"llama_untied_fp32", {"llama-untied"}},
-                    Column{"biases_fp32",
-                           {"qwen2.5-bias",
-                            R"({"hidden_size":64,"num_attention_heads":8,"num_key_value_heads":2,"vocab_size":96})"}},
-                    Column{"llama_tied_bf16", {"llama-tied"}, {"--precision=bf16"}},
-                    Column{"qwen3_tied_fp8", {"qwen3-untied", R"({"tie_word_embeddings":true})"}, {"--precision=fp8"}}),
+    ::testing::Values(Column{"llama_tied_fp32", {"llama-tied"}},
+                      Column{"qwen3_tied_fp32", {"qwen3-untied", R"({"tie_word_embeddings":true,"pad_token_id":-2})"}},
+                      Column{"llama_untied_fp32", {"llama-untied"}},
+                      Column{"biases_fp32",
+                             {"qwen2.5-bias",
+                              R"({"hidden_size":64,"num_attention_heads":8,"num_key_value_heads":2,"vocab_size":96})"}},
+                      Column{"llama_tied_bf16", {"llama-tied"}, {"--precision=bf16"}},
+                      Column{"qwen3_tied_fp8", {"qwen3-untied", R"({"tie_word_embeddings":true})"}, {"--precision=fp8"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
