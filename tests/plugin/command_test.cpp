@@ -81,16 +81,16 @@ TEST(PluginsCommand, OptionsAreShownUnlessTheFileCannotBeLoaded) {
                                     HasSubstr("Looked in: " + plugin_folder("sample"))));
 }
 
-struct Fault {
+struct ListedFault {
   const char* name;
   const char* reason;
 };
 
-void PrintTo(const Fault& fault, std::ostream* stream) {
+void PrintTo(const ListedFault& fault, std::ostream* stream) {
   *stream << fault.name;
 }
 
-class FaultyPlugin : public ::testing::TestWithParam<Fault> {};
+class FaultyPlugin : public ::testing::TestWithParam<ListedFault> {};
 
 // The listing stays whole, says what happened, and comes to an end.
 TEST_P(FaultyPlugin, DoesNotHurtTheListing) {
@@ -106,10 +106,10 @@ TEST_P(FaultyPlugin, DoesNotHurtTheListing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, FaultyPlugin,
-                         ::testing::Values(Fault{"crash", "it crashed while it was probed (Aborted)"},
-                                           Fault{"exit", "it ended the process that probed it, with status 0"},
-                                           Fault{"hang", "it did not answer within 2000 ms"},
-                                           Fault{"close and hang", "it did not answer within 2000 ms"}),
+                         ::testing::Values(ListedFault{"crash", "it crashed while it was probed (Aborted)"},
+                                           ListedFault{"exit", "it ended the process that probed it, with status 0"},
+                                           ListedFault{"hang", "it did not answer within 2000 ms"},
+                                           ListedFault{"close and hang", "it did not answer within 2000 ms"}),
                          [](const auto& info) {
                            std::string name = info.param.name;
                            std::replace(name.begin(), name.end(), ' ', '_');

@@ -22,37 +22,37 @@ using ::testing::HasSubstr;
 
 const std::string faulty_data = TEST_PLUGINS "/faulty_data", faulty_model = TEST_PLUGINS "/faulty_model";
 
-ChildResult consist(std::vector<std::string> words) {
+ChildResult consist_within(std::vector<std::string> words) {
   words.insert(words.begin(), CONSIST_BINARY_DIR "/bin/consist");
   return test::run_child(words, std::chrono::seconds(40));
 }
 
 /// Trains on the faulty dataset, which commits its fault in the third step.
 ChildResult train(const std::string& archive, const std::string& ranks = "1") {
-  return consist({"train",
-                  "--plugin",
-                  faulty_data,
-                  "--model",
-                  CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",
-                  "--dataset",
-                  "faulty",
-                  "--from-scratch",
-                  "--device",
-                  "cpu",
-                  "--batch",
-                  "1",
-                  "--cpu.threads",
-                  "1",
-                  "--sequence",
-                  "16",
-                  "--steps",
-                  "6",
-                  "--ranks",
-                  ranks,
-                  "--archive",
-                  archive,
-                  "--timeout",
-                  "10"});
+  return consist_within({"train",
+                         "--plugin",
+                         faulty_data,
+                         "--model",
+                         CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",
+                         "--dataset",
+                         "faulty",
+                         "--from-scratch",
+                         "--device",
+                         "cpu",
+                         "--batch",
+                         "1",
+                         "--cpu.threads",
+                         "1",
+                         "--sequence",
+                         "16",
+                         "--steps",
+                         "6",
+                         "--ranks",
+                         ranks,
+                         "--archive",
+                         archive,
+                         "--timeout",
+                         "10"});
 }
 
 /// The words of `consist` that train on the CPU for `steps` steps of one sequence, with `more`.
@@ -64,7 +64,7 @@ std::vector<std::string> training(const std::string& steps, std::vector<std::str
 
 constexpr const char* of_data = "dataset 'faulty'";
 
-struct Fault {
+struct FaultInRun {
   const char* deed;
   const char* named;
   const char* message;
@@ -72,15 +72,16 @@ struct Fault {
 };
 
 TEST(PluginFaults, TheCommandFailsWithThePluginsNameAndTheArchiveIsWhole) {
-  for (const Fault& fault :
-       {Fault{"exit", of_data, "ended the process by exit() in read_train()", 1},
-        Fault{"throw 42", of_data, "threw a value of type int in read_train()", 1},
-        Fault{"throw", of_data, "threw std::out_of_range in read_train()", 1},
-        Fault{"crash", of_data, "touched memory that is not there (SIGSEGV), in read_train()", 139},
-        Fault{"divide", of_data, "divided by zero (SIGFPE), in read_train()", 136},
-        Fault{"abort", of_data, "aborted (SIGABRT), in read_train()", 134},
-        Fault{"crash in a thread", "/faulty_data/dataset-test-faulty.so) crashed", "touched memory that is not there (SIGSEGV)", 139},
-        Fault{"hang", of_data, "has not returned from read_train() for 1 s", 1}}) {
+  for (const FaultInRun& fault :
+       {FaultInRun{"exit", of_data, "ended the process by exit() in read_train()", 1},
+        FaultInRun{"throw 42", of_data, "threw a value of type int in read_train()", 1},
+        FaultInRun{"throw", of_data, "threw std::out_of_range in read_train()", 1},
+        FaultInRun{"crash", of_data, "touched memory that is not there (SIGSEGV), in read_train()", 139},
+        FaultInRun{"divide", of_data, "divided by zero (SIGFPE), in read_train()", 136},
+        FaultInRun{"abort", of_data, "aborted (SIGABRT), in read_train()", 134},
+        FaultInRun{"crash in a thread", "/faulty_data/dataset-test-faulty.so) crashed",
+                   "touched memory that is not there (SIGSEGV)", 139},
+        FaultInRun{"hang", of_data, "has not returned from read_train() for 1 s", 1}}) {
     SCOPED_TRACE(fault.deed);
     TemporaryFolder folder;
     const Environment deed("CONSIST_TEST_FAULT", std::string("read_train ") + fault.deed);
@@ -162,7 +163,7 @@ TEST(PluginFaults, ADeedAtTheStartIsNamedToo) {
 
 ChildResult explain(const std::string& model, std::vector<std::string> more = {}) {
   more.insert(more.begin(), {"explain", "--summary", "--plugin", faulty_model, "--model", model, "--sequence", "16"});
-  return consist(more);
+  return consist_within(more);
 }
 
 TEST(ModelPlugins, OneThatThrowsIsLeftOutOfRunsThatDoNotNeedItAndNamed) {

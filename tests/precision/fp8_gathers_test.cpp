@@ -20,9 +20,9 @@
 namespace consist {
 namespace {
 
-const std::string two_layers = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
-constexpr double layers = 2;
-constexpr double of_linears = layers * (32 * 32 * 2 + 16 * 32 * 2 + 3 * 56 * 32);  // elements of their weights
+const std::string gathered_model = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
+constexpr double gathered_layers = 2;
+constexpr double of_linears = gathered_layers * (32 * 32 * 2 + 16 * 32 * 2 + 3 * 56 * 32);  // elements of their weights
 
 using PluginOptions = std::map<std::string, std::map<std::string, std::string>>;
 
@@ -33,7 +33,7 @@ class Fp8Gathers : public ::testing::Test {
  protected:
   Program step(const std::string& strategies, int ranks, bool gathers, int accumulation = 1, PluginOptions options = {}) {
     RunConfig config;
-    config.model = two_layers;
+    config.model = gathered_model;
     config.precision = "fp8";
     config.pack = false;  // linears that stay bf16 are then seen one by one
     config.plugin_options = std::move(options);
@@ -88,7 +88,7 @@ TEST_F(Fp8Gathers, WeightsOfZeroTravelInHalfOfTheBytes) {
 
 TEST_F(Fp8Gathers, AmaxOfAllWeightsIsOneSmallMessagePerStep) {
   const Program program = step("zero3-offload", 4, true, 3, {{"zero3-offload", gather_always}});
-  constexpr int linears = 7 * static_cast<int>(layers);
+  constexpr int linears = 7 * static_cast<int>(gathered_layers);
   EXPECT_EQ(gathered(program)[DType::f32], 4.0 * 4 * linears);
   EXPECT_EQ(count(program, "rank_values"), 1);
   EXPECT_EQ(count(program, "quantize_part"), linears) << "once per step";
@@ -109,7 +109,7 @@ TEST_F(Fp8Gathers, AmaxOfAllWeightsIsOneSmallMessagePerStep) {
 
 TEST_F(Fp8Gathers, WeightsThatStayWholeAreTransposedOncePerStep) {
   const Program program = step("zero2", 2, true, 3);
-  EXPECT_EQ(count(program, "transpose"), 7 * static_cast<int>(layers));
+  EXPECT_EQ(count(program, "transpose"), 7 * static_cast<int>(gathered_layers));
 }
 
 TEST_F(Fp8Gathers, ActivationsOfTensorParallelismTravelInHalfOfTheBytes) {
@@ -117,12 +117,12 @@ TEST_F(Fp8Gathers, ActivationsOfTensorParallelismTravelInHalfOfTheBytes) {
     const std::string strategy = "tp-sp=" + std::to_string(ranks);
     auto wide = gathered(step(strategy, ranks, false)), narrow = gathered(step(strategy, ranks, true));
     // Inputs of q, k, v and of gate, up; gradients of the outputs of o and of down: each [2, 16, 32].
-    const double elements = layers * 2 * 2 * 16 * 32;
+    const double elements = gathered_layers * 2 * 2 * 16 * 32;
     EXPECT_EQ(narrow[DType::e4m3], elements);
     EXPECT_EQ(narrow[DType::e5m2], elements);
     EXPECT_EQ(wide[DType::bf16] - narrow[DType::bf16], 2 * 2 * elements);
     // Four tensors per layer, a scalar of every rank of each.
-    EXPECT_EQ(narrow[DType::f32] - wide[DType::f32], layers * 4 * ranks * 4);
+    EXPECT_EQ(narrow[DType::f32] - wide[DType::f32], gathered_layers * 4 * ranks * 4);
   }
 }
 
@@ -136,7 +136,7 @@ TEST_F(Fp8Gathers, WhatBf16NeedsTooIsGatheredInBf16) {
   }
   for (const std::string& name : narrow) EXPECT_THAT(name, ::testing::Not(::testing::EndsWith("post_attention_layernorm")));
   auto zero = gathered(step("zero3-offload", 2, true, 1, options));
-  EXPECT_EQ(zero[DType::e4m3], 2 * (of_linears - layers * 56 * 32));
+  EXPECT_EQ(zero[DType::e4m3], 2 * (of_linears - gathered_layers * 56 * 32));
 }
 
 TEST_F(Fp8Gathers, Golden) {
@@ -173,7 +173,7 @@ Curves train(const std::vector<std::string>& more, bool gathers, const std::stri
                                  "--from-scratch",
                                  "--overwrite",
                                  "--precision=fp8",
-                                 "--model=" + two_layers,
+                                 "--model=" + gathered_model,
                                  "--sequence=16",
                                  "--global-batch=8",
                                  "--steps=4",

@@ -15,14 +15,14 @@
 namespace consist::tokenizer {
 namespace {
 
-const std::string folder = CONSIST_SOURCE_DIR "/tests/golden/tokenizer/";
+const std::string streamed_files = CONSIST_SOURCE_DIR "/tests/golden/tokenizer/";
 const std::string lost = "\xef\xbf\xbd";  // U+FFFD
 
 class TextStreams : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TextStreams, GiveWholeCharactersAndTogetherWhatDecodeGives) {
-  const Tokenizer tokenizer = Tokenizer::from_file(folder + GetParam() + ".json");
-  std::ifstream file(folder + "lines.jsonl", std::ios::binary);
+  const Tokenizer tokenizer = Tokenizer::from_file(streamed_files + GetParam() + ".json");
+  std::ifstream file(streamed_files + "lines.jsonl", std::ios::binary);
   int kept_back = 0, count = 0;
   for (std::string line; std::getline(file, line) && count < 1500; ++count) {
     const std::vector<std::int32_t> ids = tokenizer.encode(nlohmann::json::parse(line).get<std::string>());
@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(All, TextStreams, ::testing::Values("gpt2", "llama3", "
 
 /// Text of bytes that come in pieces, each byte as a token of its own.
 std::vector<std::string> streamed(const std::string& bytes) {
-  static const Tokenizer tokenizer = Tokenizer::from_file(folder + "gpt2.json");
+  static const Tokenizer tokenizer = Tokenizer::from_file(streamed_files + "gpt2.json");
   TextStream stream(tokenizer);
   std::vector<std::string> pieces;
   for (const char byte : bytes) pieces.push_back(stream.push(tokenizer.token(std::string(1, byte)).value()));
@@ -77,7 +77,7 @@ TEST(TextStream, ReplacesWhatIsNoUtf8) {
 }
 
 TEST(TextStream, LeavesSpecialTokensOutAndRefusesUnknownOnes) {
-  const Tokenizer tokenizer = Tokenizer::from_file(folder + "qwen.json");
+  const Tokenizer tokenizer = Tokenizer::from_file(streamed_files + "qwen.json");
   TextStream stream(tokenizer);
   EXPECT_EQ(stream.push(tokenizer.added_token("<|endoftext|>").value()), "");
   EXPECT_THROW(stream.push(-1), DataError);

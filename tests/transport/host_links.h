@@ -43,8 +43,4 @@ inline GroupRequest whole_job(const Job& job, const std::string& name = "data.0"
   return group;
 }
 
-inline void expect_all_fine(const std::vector<std::exception_ptr>& errors) {
-  for (std::size_t i = 0; i < errors.size(); ++i) EXPECT_EQ(text_of(errors[i]), "") << "rank " << i;
-}
-
 }  // namespace consist::testing
