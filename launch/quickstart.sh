@@ -6,7 +6,7 @@ bash launch/setup.sh
 build=${CONSIST_BUILD:-build}
 PATH=$(realpath -m "$build")/tools/bin:$PATH  # cmake and ninja, where setup.sh had to bring them
 frontend=$(bash launch/cuda_headers.sh "$build")
-if [ ! -f "$build/CMakeCache.txt" ]; then cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=OFF ${frontend:+-DCUDNN_FRONTEND_ROOT="$frontend"}; fi
+if [ ! -f "$build/CMakeCache.txt" ]; then cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=OFF -DCONSIST_UNITY=ON ${frontend:+-DCUDNN_FRONTEND_ROOT="$frontend"}; fi
 cmake --build "$build"
 "$build/bin/consist" compare --model llama-tiny,qwen3-tiny --strategy ddp --ranks 1,2 --precision fp32,bf16 \
   --dataset text --sequence 256 --global-batch 8 --steps 20 --learning-rate 5e-4 --constant.warmup 5 \

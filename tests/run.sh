@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs the tests. Usage: tests/run.sh [--all-kernels] [--cases PATTERNS] [ARGUMENTS OF CTEST]
 # --cases runs the test cases whose full names match, as --gtest_filter takes them: --cases '*Layout*zero2*:-*bf16*'.
-# A new build folder gets processor kernels for the highest instruction set that runs here and, where there is no GPU, GPU kernels for one
-# architecture; with --all-kernels, kernels for every instruction set and architecture, as quickstart builds them.
+# A new build folder is compiled folder by folder (CONSIST_UNITY), and gets processor kernels for the highest instruction set that runs
+# here and, where there is no GPU, GPU kernels for one architecture; with --all-kernels, kernels for every instruction set and architecture, as quickstart builds them.
 # Ends with the names of the cases that failed and a line "N passed, N failed, N skipped", of cases; the exit status is 0 only if cases ran
 # and none failed.
 set -euo pipefail
@@ -39,7 +39,7 @@ kernels=()
 if $all_kernels; then
   kernels=(-UCONSIST_CPU_LEVELS -UCMAKE_CUDA_ARCHITECTURES)  # the defaults
 elif [ ! -f "$build/CMakeCache.txt" ]; then
-  kernels=(-DCONSIST_CPU_LEVELS=highest)
+  kernels=(-DCONSIST_CPU_LEVELS=highest -DCONSIST_UNITY=ON)
   # As in the packages, which tests/package makes of this build.
   if dpkg-query -W libhdf5-dev > /dev/null 2>&1; then kernels+=(-DCONSIST_PORTABLE=ON); fi
   nvidia-smi -L > /dev/null 2>&1 || kernels+=(-DCMAKE_CUDA_ARCHITECTURES=90a)

@@ -28,7 +28,7 @@ for tool in dpkg-deb dpkg-shlibdeps objdump patchelf; do
 done
 if [ ! -f "$build/CMakeCache.txt" ]; then
   # Paths of the building machine stay out of the files.
-  cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=OFF -DCMAKE_CXX_FLAGS="-ffile-prefix-map=$PWD=." >&2
+  cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=OFF -DCONSIST_UNITY=ON -DCMAKE_CXX_FLAGS="-ffile-prefix-map=$PWD=." >&2
 fi
 $built || cmake --build "$build" >&2
 

