@@ -1,4 +1,4 @@
-// What the system says of its calls: texts of its error numbers, and a limit of theirs.
+// The system's calls: texts of their error numbers, and how much one moves.
 #pragma once
 
 #include <cstddef>

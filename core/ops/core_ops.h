@@ -10,7 +10,7 @@
 
 namespace consist::ops {
 
-/// Of losses, norms and the optimizer's numbers.
+/// The type of losses, norms and the optimizer's numbers.
 inline const TensorType scalar{DType::f32, {}};
 
 /// The dims of tensors with experts: rows [1, rows, channels], and weights with the experts first.
