@@ -19,6 +19,12 @@ struct ChildResult {
   std::string output;  ///< stdout and stderr together
 };
 
+/// Options of one of several runs that a test makes alike.
+struct NamedOptions {
+  const char* name;
+  std::vector<std::string> options;
+};
+
 /// Runs words[0], found in PATH unless it has a slash, with the other words as arguments. It is killed, and std::runtime_error
 /// thrown, if it takes longer than `limit`.
 inline ChildResult run_child(const std::vector<std::string>& words, std::chrono::seconds limit = std::chrono::seconds(120)) {

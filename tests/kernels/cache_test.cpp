@@ -21,7 +21,7 @@ using test::expect_close;
 using test::Value;
 using test::Values;
 
-Value position_of(std::int64_t at) {
+Value position_value(std::int64_t at) {
   Value position = zeros(DType::i32, {1});
   position.at(0) = static_cast<double>(at);
   return position;
@@ -41,7 +41,7 @@ TEST_P(CacheKernel, RowsOfATableFromAPosition) {
   const Value table = random_value(engine_, DType::f32, {length, width});
   for (const std::int64_t rows : {1, 4}) {
     for (const std::int64_t at : {std::int64_t{0}, std::int64_t{3}, length - rows}) {
-      const Values found = test::run_kernel(*device_, "rows_at", {table, position_of(at)}, {{"rows", rows}});
+      const Values found = test::run_kernel(*device_, "rows_at", {table, position_value(at)}, {{"rows", rows}});
       for (std::int64_t i = 0; i < rows * width; ++i)
         ASSERT_EQ(found[0]->at(i), table.at(at * width + i)) << rows << " at " << at;
     }
@@ -53,7 +53,7 @@ TEST_P(CacheKernel, RowsAreWrittenAndTheOthersKept) {
   for (const std::int64_t rows : {1, 5}) {
     for (const std::int64_t at : {std::int64_t{0}, std::int64_t{6}, 13 - rows}) {
       const Value written = random({2, rows, 10});
-      const Values found = test::run_kernel(*device_, "write_rows", {cache, written, position_of(at)}, {});
+      const Values found = test::run_kernel(*device_, "write_rows", {cache, written, position_value(at)}, {});
       for (std::int64_t b = 0; b < 2; ++b) {
         for (std::int64_t row = 0; row < 13; ++row) {
           for (std::int64_t c = 0; c < 10; ++c) {
@@ -89,7 +89,7 @@ TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
     const Values expected = reference::attention({q, k, v}, c.dim, visible);
     Attributes attributes{{"head_dim", c.dim}};
     if (c.window > 0) attributes.set("window", c.window);
-    const Values found = test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_of(c.at)}, attributes);
+    const Values found = test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_value(c.at)}, attributes);
     expect_close(found[0], *expected[0], tolerance(), "o");
     expect_close(found[1], *expected[1], 2e-6, "lse");
   }
@@ -100,11 +100,11 @@ TEST_P(CacheKernel, KeysBehindTheQueriesAreNotRead) {
   const std::int64_t room = 90, at = 40, channels = 16;
   Value q = random({1, 1, channels}), k = random({1, room, channels}), v = random(k.shape);
   const Values clean =
-      test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_of(at)}, {{"head_dim", std::int64_t{8}}});
+      test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_value(at)}, {{"head_dim", std::int64_t{8}}});
   for (std::int64_t i = (at + 1) * channels; i < room * channels; ++i)
     k.at(i) = v.at(i) = std::numeric_limits<double>::quiet_NaN();
   const Values found =
-      test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_of(at)}, {{"head_dim", std::int64_t{8}}});
+      test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_value(at)}, {{"head_dim", std::int64_t{8}}});
   EXPECT_EQ(found[0]->data, clean[0]->data);
 }
 

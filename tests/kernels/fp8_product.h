@@ -52,6 +52,10 @@ inline double tensor_core_loss(std::span<const double> terms, bool promoted) {
   return loss + loss_of_sum;
 }
 
+struct ProductSizes {
+  std::int64_t batch, sequence, in, out;
+};
+
 struct Product {
   Value value;
   std::vector<double> loss;  ///< of each element: the most that a sum of its terms may lie beside it, before it is rounded

@@ -17,6 +17,7 @@ using test::infinity;
 using test::not_a_number;
 using test::Product;
 using test::product;
+using test::ProductSizes;
 
 /// One copy of a quantized tensor, [rows, columns], by its definition.
 struct Expected {
@@ -160,12 +161,6 @@ TEST_P(Fp8Scaling, QuantizeReportsWhatIsNotFiniteByName) {
   }
 }
 
-struct Sizes {
-  std::int64_t batch, sequence, in, out;
-};
-/// Multiples of 16; of 128 and not; more blocks than a padded row of squares' scales has.
-constexpr Sizes sizes[] = {{1, 16, 16, 16}, {2, 32, 48, 80}, {1, 64, 256, 32}, {3, 16, 1040, 64}, {2, 80, 128, 656}};
-
 /// The factor of element `column` of row `row` of an operand [rows, columns].
 auto factor_of(Scaling scaling, const HostTensor& descales, std::int64_t rows, std::int64_t columns) {
   return [=](std::int64_t row, std::int64_t column) {
@@ -176,6 +171,8 @@ auto factor_of(Scaling scaling, const HostTensor& descales, std::int64_t rows, s
 }
 
 TEST_P(Fp8Scaling, ProductsAreThoseOfTheQuantizedValues) {
+  // Multiples of 16; of 128 and not; more blocks than a padded row of squares' scales has.
+  constexpr ProductSizes sizes[] = {{1, 16, 16, 16}, {2, 32, 48, 80}, {1, 64, 256, 32}, {3, 16, 1040, 64}, {2, 80, 128, 656}};
   for (const std::string scaling : {"row", "block"}) {
     const bool blocks = scaling == "block";
     const Scaling a_scaling = blocks ? Scaling::block_1d : Scaling::row;
@@ -209,7 +206,7 @@ TEST_P(Fp8Scaling, ProductsAreThoseOfTheQuantizedValues) {
       in.emplace_back(extra);
       expect_product(run(op, in, attributes_of_product(result))[0], y, "added to");
     };
-    for (const Sizes& s : sizes) {
+    for (const ProductSizes& s : sizes) {
       const std::int64_t tokens = s.batch * s.sequence;
       check("fp8_linear", random(DType::e4m3, {s.batch, s.sequence, s.in}, 30), random(DType::e4m3, {s.out, s.in}, 30), tokens,
             s.out, s.in, {s.batch, s.sequence, s.out}, DType::bf16);

@@ -18,6 +18,7 @@ using test::infinity;
 using test::not_a_number;
 using test::Product;
 using test::product;
+using test::ProductSizes;
 
 const Shape shapes[] = {{1, 1, 1},     {2, 3, 5}, {1, 33, 17}, {3, 16, 48}, {2, 64, 128},
                         {1, 130, 272}, {48, 96},  {131, 7},    {256, 320}};
@@ -126,15 +127,11 @@ TEST(Fp8Product, SumsRoundedTwiceAreThoseOfAnH200) {
   }
 }
 
-struct Sizes {
-  std::int64_t batch, sequence, in, out;
-};
-/// A GPU's tensor cores take multiples of 16.
-constexpr Sizes sizes[] = {{1, 16, 16, 16}, {2, 32, 48, 80}, {1, 64, 256, 32}, {3, 16, 1040, 64}};
-
 TEST_P(Fp8Kernel, ProductsAreThoseOfTheQuantizedValues) {
+  // A GPU's tensor cores take multiples of 16.
+  constexpr ProductSizes sizes[] = {{1, 16, 16, 16}, {2, 32, 48, 80}, {1, 64, 256, 32}, {3, 16, 1040, 64}};
   constexpr float x_descale = 0.25F, w_descale = 0.0078125F, dy_descale = 1.0F / 1024;
-  for (const Sizes& s : sizes) {
+  for (const ProductSizes& s : sizes) {
     const std::int64_t tokens = s.batch * s.sequence;
     const HostTensor x = random(DType::e4m3, {s.batch, s.sequence, s.in}, 30), w = random(DType::e4m3, {s.out, s.in}, 30),
                      wt = random(DType::e4m3, {s.in, s.out}, 30), xt = random(DType::e4m3, {s.in, s.batch, s.sequence}, 30),

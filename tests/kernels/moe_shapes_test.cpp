@@ -17,19 +17,19 @@ using test::Repeated;
 using test::run_kernel;
 using test::Samples;
 
-struct Groups {
+struct NamedGroups {
   const char* name;
   std::vector<int> counts;
   std::int64_t padding, in, out;
 };
-void PrintTo(const Groups& groups, std::ostream* out) {
+void PrintTo(const NamedGroups& groups, std::ostream* out) {
   *out << groups.name;
 }
 
-class MoeShapes : public test::DeviceTest<std::tuple<Groups, DTypes>> {
+class MoeShapes : public test::DeviceTest<std::tuple<NamedGroups, DTypes>> {
  protected:
   void SetUp() override { open_or_skip("cuda", test::kCudaOptions); }
-  const Groups& groups() const { return std::get<0>(GetParam()); }
+  const NamedGroups& groups() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()).dtype; }
   DType gradient() const { return std::get<1>(GetParam()).gradient; }
   static double rounding(DType type) { return type == DType::bf16 ? 4.5e-3 : 1e-5; }
@@ -47,7 +47,7 @@ class MoeShapes : public test::DeviceTest<std::tuple<Groups, DTypes>> {
 };
 
 TEST_P(MoeShapes, GroupedProducts) {
-  const Groups& g = groups();
+  const NamedGroups& g = groups();
   const auto experts = static_cast<std::int64_t>(g.counts.size());
   std::int64_t used = 0;
   HostTensor counts(DType::i32, {experts});
@@ -118,12 +118,12 @@ std::string name_of_case(const ::testing::TestParamInfo<MoeShapes::ParamType>& i
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, MoeShapes,
-                         ::testing::Combine(::testing::Values(Groups{"uneven", {300, 0, 129, 1, 64, 511, 0}, 77, 328, 520},
-                                                              Groups{"whole_tiles", {256, 128}, 0, 64, 256},
-                                                              Groups{"odd_sizes", {5, 0, 200}, 9, 333, 77},
-                                                              Groups{"few_each", std::vector<int>(40, 3), 0, 72, 16},
-                                                              Groups{"one", {1500}, 300, 512, 768},
-                                                              Groups{"none", {0, 0, 0}, 130, 64, 64}),
+                         ::testing::Combine(::testing::Values(NamedGroups{"uneven", {300, 0, 129, 1, 64, 511, 0}, 77, 328, 520},
+                                                              NamedGroups{"whole_tiles", {256, 128}, 0, 64, 256},
+                                                              NamedGroups{"odd_sizes", {5, 0, 200}, 9, 333, 77},
+                                                              NamedGroups{"few_each", std::vector<int>(40, 3), 0, 72, 16},
+                                                              NamedGroups{"one", {1500}, 300, 512, 768},
+                                                              NamedGroups{"none", {0, 0, 0}, 130, 64, 64}),
                                             ::testing::Values(DTypes{"f32", DType::f32, DType::f32},
                                                               DTypes{"bf16_gradients_f32", DType::bf16, DType::f32},
                                                               DTypes{"bf16_gradients_bf16", DType::bf16, DType::bf16})),

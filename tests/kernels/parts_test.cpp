@@ -18,12 +18,12 @@ using test::Repeated;
 using test::Value;
 using test::Values;
 
-struct Setup {
+struct PartSetup {
   std::string device;
   DType dtype, gradient;
 };
 
-void PrintTo(const Setup& setup, std::ostream* out) {
+void PrintTo(const PartSetup& setup, std::ostream* out) {
   *out << setup.device << "_" << name_of(setup.dtype) << "_gradients_" << name_of(setup.gradient);
 }
 
@@ -43,7 +43,7 @@ Types type_of(const Value& value) {
   return {TensorType{value.dtype, value.shape}};
 }
 
-class PartKernel : public test::DeviceTest<Setup> {
+class PartKernel : public test::DeviceTest<PartSetup> {
  protected:
   void SetUp() override { open_or_skip(GetParam().device, test::options_of(GetParam().device)); }
   bool narrow() const { return GetParam().dtype == DType::bf16; }
@@ -252,15 +252,15 @@ TEST_P(PartKernel, Slice) {
   }
 }
 
-std::vector<Setup> setups() {
-  std::vector<Setup> all;
+std::vector<PartSetup> setups() {
+  std::vector<PartSetup> all;
   for (const std::string& device : test::device_kinds()) {
     all.insert(all.end(),
                {{device, DType::f32, DType::f32}, {device, DType::bf16, DType::f32}, {device, DType::bf16, DType::bf16}});
   }
   return all;
 }
-const auto name_of_setup = [](const ::testing::TestParamInfo<Setup>& info) { return ::testing::PrintToString(info.param); };
+const auto name_of_setup = [](const ::testing::TestParamInfo<PartSetup>& info) { return ::testing::PrintToString(info.param); };
 INSTANTIATE_TEST_SUITE_P(Devices, PartKernel, ::testing::ValuesIn(setups()), name_of_setup);
 INSTANTIATE_TEST_SUITE_P(Devices, VocabularyKernel, ::testing::ValuesIn(setups()), name_of_setup);
 

@@ -12,11 +12,13 @@
 #include "core/training/trainer.h"
 #include "core/weights/model_weights.h"
 #include "tests/parity/reference.h"
+#include "tests/parity/tolerances.h"
 
 namespace consist {
 namespace {
 
-constexpr double tolerance = 1e-5;
+using test::transformers_tolerance;
+
 const std::string golden = CONSIST_SOURCE_DIR "/tests/golden/";
 
 /// Each step is one epoch, so that the order of the sequences does not matter.
@@ -66,11 +68,12 @@ TEST_P(ChatParity, LossesAreThoseOfTransformers) {
   ASSERT_EQ(train(state, *dataset, layout, 0, settings, events), TrainerResult::finished);
   ASSERT_EQ(events.reports.size(), losses.size());
   for (std::size_t s = 0; s < losses.size(); ++s) {
-    EXPECT_NEAR(events.reports[s].loss / losses[s], 1, tolerance) << "loss of step " << s + 1;
-    EXPECT_NEAR(events.reports[s].grad_norm / norms[s], 1, 10 * tolerance) << "grad_norm of step " << s + 1;
+    EXPECT_NEAR(events.reports[s].loss / losses[s], 1, transformers_tolerance) << "loss of step " << s + 1;
+    EXPECT_NEAR(events.reports[s].grad_norm / norms[s], 1, 10 * transformers_tolerance) << "grad_norm of step " << s + 1;
   }
   const std::string other = std::string(GetParam()) == "joined" ? "apart" : "joined";
-  EXPECT_GT(std::abs(losses[0] / json.at(other).at("losses")[0].get<double>() - 1), 10 * tolerance) << "apart is as joined";
+  EXPECT_GT(std::abs(losses[0] / json.at(other).at("losses")[0].get<double>() - 1), 10 * transformers_tolerance)
+      << "apart is as joined";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ChatParity, ::testing::Values("joined", "apart"),

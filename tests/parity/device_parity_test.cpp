@@ -15,7 +15,6 @@
 namespace consist {
 namespace {
 
-constexpr int steps = 50;
 // At 1e-3 qwen3-tiny's gradient norm grows from 1 to 3 after 40 steps, and the processor's own losses of 4 sequences at once and
 // of 2 x 2 part by 1e-4; at this rate they stay within 1.2e-7.
 constexpr const char* learning_rate = "--learning-rate=5e-4";
@@ -31,6 +30,8 @@ void PrintTo(const Choice& choice, std::ostream* out) {
 
 class DeviceParity : public ::testing::TestWithParam<Choice> {
  protected:
+  static constexpr int steps = 50;
+
   void SetUp() override {
     PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
     if (!host.has("device", "cuda")) GTEST_SKIP() << "this build has no device cuda";

@@ -18,7 +18,7 @@ using nlohmann::json;
 using test::program;
 using ::testing::HasSubstr;
 
-const std::string references = CONSIST_SOURCE_DIR "/tests/golden/hf/";
+const std::string models = CONSIST_SOURCE_DIR "/tests/golden/hf/";
 constexpr std::int64_t sequence = 32, sequences = 7;  // the last round of two sequences at a time is not full
 
 json evaluated(std::vector<std::string> options, const std::string& file) {
@@ -54,13 +54,12 @@ std::int64_t write_rows(const std::string& model, const std::string& path) {
 class EvaluateParity : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EvaluateParity, TheLossIsThatOfTransformers) {
-  std::ifstream references_file(CONSIST_SOURCE_DIR "/tests/golden/generated.json");
-  const double expected = json::parse(references_file).at(GetParam()).at("loss");
+  const double expected = test::generate_references().at(GetParam()).at("loss");
   const TemporaryFolder temporary;
   const std::string tokens = temporary / "rows.u16";
   const std::int64_t windows = (write_rows(GetParam(), tokens) - 1) / sequence;
   const json made =
-      evaluated({"--model=" + references + GetParam(), "--dataset=tokens", "--tokens.files=" + tokens,
+      evaluated({"--model=" + models + GetParam(), "--dataset=tokens", "--tokens.files=" + tokens,
                  "--tokens.eval-files=" + tokens, "--tokens.format=u16", "--sequence=32", "--batch=4", "--evaluate-sequences=0"},
                 temporary / "made.json");
   EXPECT_NEAR(made.at("loss").get<double>(), expected, 1e-6);
@@ -79,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EvaluateParity,
 
 TEST(Evaluate, LayoutsGiveTheLossOfOneRank) {
   const TemporaryFolder temporary;
-  const std::string model = references + "qwen3-untied";
+  const std::string model = models + "qwen3-untied";
   const double one = evaluated(on_synthetic(model), temporary / "one.json").at("loss");
   for (const std::string layout : {"ddp", "zero3-offload", "tp-sp=2", "pipeline=2", "cp=2"}) {
     SCOPED_TRACE(layout);
@@ -96,7 +95,7 @@ TEST(Evaluate, ACheckpointHasTheLossThatItsRunMeasured) {
     const std::string checkpoints = temporary / precision;
     const ArchiveReader run = test::train_from_scratch(
         temporary / (precision + ".h5"),
-        {"--model=" + references + "qwen3-tied", "--steps=4", "--sequence=32", "--batch=2", "--ranks=2", "--strategy=zero2",
+        {"--model=" + models + "qwen3-tied", "--steps=4", "--sequence=32", "--batch=2", "--ranks=2", "--strategy=zero2",
          "--evaluate-every=4", "--evaluate-sequences=9", "--checkpoint=" + checkpoints, "--precision=" + precision});
     // Model, precision, dataset, sequence and batch are the run's; the layout need not be.
     const json made = evaluated({"--checkpoint=" + checkpoints, "--cpu.bf16=emulated"}, temporary / (precision + ".json"));
@@ -114,9 +113,9 @@ TEST(Evaluate, SaysWhatItCannotDo) {
     EXPECT_THAT(result.output, HasSubstr(message));
   };
   refused({"--model=llama-tiny"}, "--model llama-tiny is a preset, whose weights are random until they are trained");
-  refused({"--model=" + references + "qwen3-tied", "--steps=4"}, "--steps has no meaning for consist evaluate");
+  refused({"--model=" + models + "qwen3-tied", "--steps=4"}, "--steps has no meaning for consist evaluate");
   refused({"--checkpoint=" + temporary.path().string()}, "there is no checkpoint in that folder");
-  refused({"--model=" + references + "qwen3-tied"}, "has no tokenizer.json");
+  refused({"--model=" + models + "qwen3-tied"}, "has no tokenizer.json");
 }
 
 }  // namespace

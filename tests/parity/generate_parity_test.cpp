@@ -174,12 +174,6 @@ Tokens generated(const std::vector<std::string>& options, const std::string& jso
   return nlohmann::json::parse(file).at("tokens").get<Tokens>();
 }
 
-/// Reads the file that make_generate_references.py has written.
-nlohmann::json references() {
-  std::ifstream file(CONSIST_SOURCE_DIR "/tests/golden/generated.json");
-  return nlohmann::json::parse(file);
-}
-
 void expect_tokens(const nlohmann::json& reference, std::vector<std::string> options, const std::string& json) {
   EXPECT_GT(reference.at("margin").get<double>(), 2e-5) << "rounding would decide a token: the reference needs another prompt";
   std::string ids;
@@ -192,14 +186,14 @@ void expect_tokens(const nlohmann::json& reference, std::vector<std::string> opt
 TEST_P(GenerateParity, GreedyTokensAreThoseOfTransformers) {
   const TemporaryFolder temporary;
   copy_with_positions(folder(), temporary / "model", 512);
-  expect_tokens(references().at(GetParam()), {"--model", temporary / "model"}, temporary / "made.json");
+  expect_tokens(test::generate_references().at(GetParam()), {"--model", temporary / "model"}, temporary / "made.json");
 }
 
 class GeneratePreset : public ::testing::TestWithParam<const char*> {};
 
 /// From the folder that a run exported, and from the run's checkpoint; a rate of 0 leaves the initial weights as they are.
 TEST_P(GeneratePreset, GreedyTokensAreThoseOfTransformers) {
-  const nlohmann::json reference = references().at(GetParam());
+  const nlohmann::json reference = test::generate_references().at(GetParam());
   const TemporaryFolder temporary;
   const test::ChildResult trained = test::run_child({program,           "train",
                                                      "--model",         GetParam(),

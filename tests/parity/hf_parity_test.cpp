@@ -19,11 +19,11 @@ namespace {
 
 using test::Reference;
 
-struct Case {
+struct HfCase {
   std::string model, device, precision;
 };
 
-class HfParity : public ::testing::TestWithParam<Case> {
+class HfParity : public ::testing::TestWithParam<HfCase> {
  protected:
   HfParity() : reference_(test::read_reference(GetParam().model)), host_({CONSIST_BINARY_DIR "/lib/consist/plugins"}) {}
 
@@ -142,8 +142,8 @@ TEST_P(HfParity, AccumulatedOverTwoMicroBatches) {
   expect_reference();
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<HfCase> hf_cases() {
+  std::vector<HfCase> all;
   for (const auto& [device, precision] :
        {std::pair{"cpu", "fp32"}, {"cpu", "bf16"}, {"cpu", "fp8"}, {"cuda", "fp32"}, {"cuda", "bf16"}}) {
     for (const char* model : {"llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied", "qwen2.5-bias",
@@ -158,7 +158,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, HfParity, ::testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Models, HfParity, ::testing::ValuesIn(hf_cases()), [](const auto& info) {
   std::string name = info.param.model + "_" + info.param.device + "_" + info.param.precision;
   for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
   return name;

@@ -13,14 +13,13 @@
 #include "core/weights/model_weights.h"
 #include "core/weights/stored_parts.h"
 #include "tests/parity/reference.h"
+#include "tests/parity/tolerances.h"
 
 namespace consist {
 namespace {
 
 using test::Reference;
-
-/// Within which losses must be those of transformers.
-constexpr double tolerance = 1e-5;
+using test::transformers_tolerance;
 
 /// The reference's rows with fields, row by row.
 class Rows final : public Dataset {
@@ -53,12 +52,12 @@ class Rows final : public Dataset {
   std::map<std::string, std::vector<std::vector<std::int32_t>>> values_;
 };
 
-struct Case {
+struct MaskCase {
   std::string model, fields;
   int accumulation = 1;
 };
 
-class MaskParity : public ::testing::TestWithParam<Case> {};
+class MaskParity : public ::testing::TestWithParam<MaskCase> {};
 
 TEST_P(MaskParity, LossesAreThoseOfTransformers) {
   const Reference reference = test::read_reference(GetParam().model);
@@ -111,17 +110,18 @@ TEST_P(MaskParity, LossesAreThoseOfTransformers) {
   EXPECT_EQ(aux_losses.empty(), reference.aux_losses.empty());
   ASSERT_EQ(events.reports.size(), losses.size());
   for (std::size_t s = 0; s < losses.size(); ++s) {
-    EXPECT_NEAR(events.reports[s].loss / losses[s], 1, tolerance) << "loss of step " << s + 1;
-    EXPECT_NEAR(events.reports[s].grad_norm / norms[s], 1, 10 * tolerance) << "grad_norm of step " << s + 1;
-    EXPECT_GT(std::abs(losses[s] / reference.losses[s] - 1), 10 * tolerance)
+    EXPECT_NEAR(events.reports[s].loss / losses[s], 1, transformers_tolerance) << "loss of step " << s + 1;
+    EXPECT_NEAR(events.reports[s].grad_norm / norms[s], 1, 10 * transformers_tolerance) << "grad_norm of step " << s + 1;
+    EXPECT_GT(std::abs(losses[s] / reference.losses[s] - 1), 10 * transformers_tolerance)
         << "the fields change nothing, so that this says nothing";
     if (aux_losses.empty()) continue;
-    EXPECT_NEAR(events.reports[s].auxiliary_loss.value_or(0) / aux_losses[s], 1, tolerance) << "aux_loss of step " << s + 1;
+    EXPECT_NEAR(events.reports[s].auxiliary_loss.value_or(0) / aux_losses[s], 1, transformers_tolerance)
+        << "aux_loss of step " << s + 1;
   }
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<MaskCase> mask_cases() {
+  std::vector<MaskCase> all;
   for (const char* model : {"llama-untied", "qwen3-tied"}) {
     for (const char* fields : {"mask", "documents", "both"}) {
       for (const int accumulation : {1, 2}) all.push_back({model, fields, accumulation});
@@ -134,7 +134,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, MaskParity, ::testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Models, MaskParity, ::testing::ValuesIn(mask_cases()), [](const auto& info) {
   std::string name = info.param.model + "_" + info.param.fields + "_" + std::to_string(info.param.accumulation);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;

@@ -54,6 +54,12 @@ inline Reference read_reference(const std::string& name) {
   return r;
 }
 
+/// The texts that make_generate_references.py has written, by model.
+inline nlohmann::json generate_references() {
+  std::ifstream file(CONSIST_SOURCE_DIR "/tests/golden/generated.json");
+  return nlohmann::json::parse(file);
+}
+
 /// The reference's rows, in order.
 class ReferenceRows final : public Dataset {
  public:

@@ -16,10 +16,7 @@
 namespace consist {
 namespace {
 
-constexpr int steps = 12;
-constexpr int global_batch = 24;  // every one of the layouts divides it
-
-struct Case {
+struct TransportCase {
   const char* name;
   const char* strategy;
   const char* model;
@@ -27,7 +24,7 @@ struct Case {
   int ranks = 4;
 };
 
-void PrintTo(const Case& c, std::ostream* stream) {
+void PrintTo(const TransportCase& c, std::ostream* stream) {
   *stream << c.name;
 }
 
@@ -35,13 +32,17 @@ using Words = std::vector<std::string>;
 const Words over_socket{"--transport=socket", "--socket.chunk=64Ki"};
 const Words over_efa{"--transport=efa", "--efa.provider=tcp", "--efa.chunk=64Ki"};
 
-class TransportParity : public ::testing::TestWithParam<Case> {
+class TransportParity : public ::testing::TestWithParam<TransportCase> {
  protected:
+  static constexpr int steps = 12;
+  static constexpr int global_batch = 24;  // every one of the layouts divides it
+
   /// Trains in processes of its own; the losses. `topology` gets what the archive says of its axes.
   std::vector<double> train(int ranks, int accumulation, const Words& transport, std::string* topology = nullptr) const {
     return train(GetParam(), ranks, accumulation, transport, topology);
   }
-  std::vector<double> train(const Case& c, int ranks, int accumulation, const Words& transport, std::string* topology) const {
+  std::vector<double> train(const TransportCase& c, int ranks, int accumulation, const Words& transport,
+                            std::string* topology) const {
     Words options{"--cpu.threads=1",
                   "--sequence=32",
                   "--strategy=" + std::string(c.strategy),
@@ -83,7 +84,7 @@ TEST_P(TransportParity, EfaGivesTheLossesOfOneRankAndTheBitsOfSocket) {
 class HybridTransports : public TransportParity {};
 
 TEST_P(HybridTransports, EachStrategyOfTheDataAxisHasItsOwn) {
-  Case one_rank = GetParam();
+  TransportCase one_rank = GetParam();
   one_rank.strategy = "ddp";
   const std::vector<double> expected = train(one_rank, 1, 1, over_socket, nullptr);
   std::string topology;
@@ -98,12 +99,12 @@ TEST_P(HybridTransports, EachStrategyOfTheDataAxisHasItsOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Configurations, HybridTransports,
-                         ::testing::Values(Case{"zero3_bf16", "zero3-offload=2+ddp=2", "qwen3-tied", "bf16"}),
+                         ::testing::Values(TransportCase{"zero3_bf16", "zero3-offload=2+ddp=2", "qwen3-tied", "bf16"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Configurations, TransportParity,
-                         ::testing::Values(Case{"ddp_llama_fp32", "ddp", "llama-untied", "fp32"},
-                                           Case{"zero2_qwen3_bf16", "zero2", "qwen3-tied", "bf16", 3}),
+                         ::testing::Values(TransportCase{"ddp_llama_fp32", "ddp", "llama-untied", "fp32"},
+                                           TransportCase{"zero2_qwen3_bf16", "zero2", "qwen3-tied", "bf16", 3}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -134,15 +134,15 @@ TEST(AgreementOfOptions, ARankWithAnotherLearningRateIsNamed) {
 }
 
 /// A transport of members in one process that errs as it is told.
-enum class Fault { none, never_sums, no_path, no_communicator, loses_messages };
+enum class TransportFault { none, never_sums, no_path, no_communicator, loses_messages };
 
 class FaultyCommunicator final : public Communicator {
  public:
-  FaultyCommunicator(std::unique_ptr<Communicator> good, Fault fault) : good_(std::move(good)), fault_(fault) {}
+  FaultyCommunicator(std::unique_ptr<Communicator> good, TransportFault fault) : good_(std::move(good)), fault_(fault) {}
   int rank() const noexcept override { return good_->rank(); }
   int size() const noexcept override { return good_->size(); }
   void all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) override {
-    if (fault_ != Fault::never_sums) good_->all_reduce(data, count, dtype, queue);
+    if (fault_ != TransportFault::never_sums) good_->all_reduce(data, count, dtype, queue);
   }
   void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override {
     good_->reduce_scatter(input, output, count, dtype, queue);
@@ -162,32 +162,32 @@ class FaultyCommunicator final : public Communicator {
   }
   void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) override {
     good_->receive(data, count, dtype, from, queue);
-    if (fault_ == Fault::loses_messages) std::memset(data, 0, static_cast<std::size_t>(count) * size_of(dtype));
+    if (fault_ == TransportFault::loses_messages) std::memset(data, 0, static_cast<std::size_t>(count) * size_of(dtype));
   }
-  std::string verified_path() const override { return fault_ == Fault::no_path ? "" : good_->verified_path(); }
+  std::string verified_path() const override { return fault_ == TransportFault::no_path ? "" : good_->verified_path(); }
   std::int64_t bytes_sent() const noexcept override { return good_->bytes_sent(); }
 
  private:
   std::unique_ptr<Communicator> good_;
-  Fault fault_;
+  TransportFault fault_;
 };
 
 class FaultyTransport final : public Transport {
  public:
-  FaultyTransport(std::shared_ptr<Transport> good, Fault fault) : good_(std::move(good)), fault_(fault) {}
+  FaultyTransport(std::shared_ptr<Transport> good, TransportFault fault) : good_(std::move(good)), fault_(fault) {}
   std::string unavailable(std::string_view /*device_kind*/) const override { return {}; }
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
-    if (fault_ == Fault::no_communicator) return nullptr;
+    if (fault_ == TransportFault::no_communicator) return nullptr;
     return std::make_unique<FaultyCommunicator>(good_->connect(job, group), fault_);
   }
 
  private:
   std::shared_ptr<Transport> good_;
-  Fault fault_;
+  TransportFault fault_;
 };
 
 /// The errors that the ranks of a pipeline of two stages throw when they connect over a transport with that fault.
-std::vector<std::exception_ptr> connect_over(Fault fault) {
+std::vector<std::exception_ptr> connect_over(TransportFault fault) {
   RunConfig config = pipeline_config();
   config.ranks = 2;
   config.strategies = {{"pipeline", 2}};
@@ -224,28 +224,28 @@ std::string texts_of(const std::vector<std::exception_ptr>& errors) {
 }
 
 TEST(CommunicatorProof, AGoodTransportIsTaken) {
-  EXPECT_EQ(texts_of(connect_over(Fault::none)), "\n\n");
+  EXPECT_EQ(texts_of(connect_over(TransportFault::none)), "\n\n");
 }
 
 TEST(CommunicatorProof, ATransportThatNeverSumsIsRefusedByName) {
   EXPECT_THAT(
-      texts_of(connect_over(Fault::never_sums)),
+      texts_of(connect_over(TransportFault::never_sums)),
       AllOf(HasSubstr("transport 'homemade' in group"), HasSubstr("cannot be used: all_reduce of values that are known gave")));
 }
 
 TEST(CommunicatorProof, ATransportThatLosesMessagesIsRefusedByName) {
   EXPECT_THAT(
-      texts_of(connect_over(Fault::loses_messages)),
+      texts_of(connect_over(TransportFault::loses_messages)),
       AllOf(HasSubstr("transport 'homemade' in group"), HasSubstr("cannot be used: a message of values that are known gave")));
 }
 
 TEST(CommunicatorProof, ATransportThatProvesNoPathIsRefusedByName) {
-  EXPECT_THAT(texts_of(connect_over(Fault::no_path)),
+  EXPECT_THAT(texts_of(connect_over(TransportFault::no_path)),
               AllOf(HasSubstr("transport 'homemade' in group"), HasSubstr("does not say by which path")));
 }
 
 TEST(CommunicatorProof, ATransportThatMakesNoCommunicatorIsRefusedByName) {
-  EXPECT_THAT(texts_of(connect_over(Fault::no_communicator)),
+  EXPECT_THAT(texts_of(connect_over(TransportFault::no_communicator)),
               AllOf(HasSubstr("transport 'homemade' in group"), HasSubstr("made no communicator")));
 }
 

@@ -14,7 +14,7 @@
 namespace consist {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
 class DeviceOptions : public ::testing::Test {
  protected:
@@ -28,7 +28,7 @@ class DeviceOptions : public ::testing::Test {
     options.insert(options.end(), more.begin(), more.end());
     test::add_fallbacks(options, {"--precision=bf16", "--cpu.bf16=auto"});  // which says nothing, as no option does
     const ArchiveReader archive = test::train_from_scratch(folder_ / "run.h5", options);
-    device_ = Json::parse(archive.text("/environment")).at("device");
+    device_ = json::parse(archive.text("/environment")).at("device");
     return archive.text("/config");
   }
   /// The way of multiplying bf16 that the newest checkpoint keeps is replaced by the other one, which a measurement here would
@@ -36,7 +36,7 @@ class DeviceOptions : public ::testing::Test {
   std::string turn_choice_of_checkpoint(int step) {
     const Checkpoint saved(checkpoint_path(folder_ / "checkpoint", step));
     CheckpointState state = saved.state();
-    Json config = Json::parse(state.config);
+    json config = json::parse(state.config);
     std::string& way = config.at("chosen_options").at("cpu").at("bf16").get_ref<std::string&>();
     way = way == "native" ? "emulated" : "native";
     state.config = config.dump();
@@ -49,25 +49,25 @@ class DeviceOptions : public ::testing::Test {
 };
 
 TEST_F(DeviceOptions, OfAResumedRunAreThoseItBeganWith) {
-  if (Json::parse(train(1, {"--ranks=2"})).at("chosen_options").empty()) {
+  if (json::parse(train(1, {"--ranks=2"})).at("chosen_options").empty()) {
     EXPECT_NE(device_.find("bf16 emulated"), std::string::npos);
     GTEST_SKIP() << "this processor has no bf16 instructions: nothing is left to choose";
   }
   const std::string way = turn_choice_of_checkpoint(1);
-  EXPECT_EQ(Json::parse(train(2, {"--resume", "--ranks=2"})).at("chosen_options").at("cpu").at("bf16"), way);
+  EXPECT_EQ(json::parse(train(2, {"--resume", "--ranks=2"})).at("chosen_options").at("cpu").at("bf16"), way);
   EXPECT_NE(device_.find("bf16 " + way), std::string::npos) << device_;
   // Each run here says `auto`, which leaves it open.
-  EXPECT_EQ(Json::parse(train(3, {"--resume"})).at("chosen_options").at("cpu").at("bf16"), way);
+  EXPECT_EQ(json::parse(train(3, {"--resume"})).at("chosen_options").at("cpu").at("bf16"), way);
   // An option of the command line goes before what the run had settled.
   const std::string other = way == "native" ? "emulated" : "native";
-  const Json told = Json::parse(train(4, {"--resume", "--cpu.bf16=" + other}));
+  const json told = json::parse(train(4, {"--resume", "--cpu.bf16=" + other}));
   EXPECT_TRUE(told.at("chosen_options").empty()) << told;
   EXPECT_NE(device_.find("bf16 " + other), std::string::npos) << device_;
   // So the run that goes on from there does, without being told again: of both ways one is not what would be measured.
   for (const int step : {5, 7}) {
     const std::string now = step == 5 ? other : way;
     if (step == 7) train(6, {"--resume", "--cpu.bf16=" + now});
-    EXPECT_EQ(Json::parse(train(step, {"--resume"})).at("chosen_options").at("cpu").at("bf16"), now);
+    EXPECT_EQ(json::parse(train(step, {"--resume"})).at("chosen_options").at("cpu").at("bf16"), now);
     EXPECT_NE(device_.find("bf16 " + now), std::string::npos) << device_;
   }
 }
@@ -104,8 +104,8 @@ TEST(DeviceOptionsOfRanks, AreThoseThatRankZeroSettled) {
 }
 
 TEST_F(DeviceOptions, AreNotMeasuredForARunThatDoesNotNeedThem) {
-  EXPECT_TRUE(Json::parse(train(1, {"--precision=fp32"})).at("chosen_options").empty());
-  EXPECT_TRUE(Json::parse(train(2, {"--cpu.bf16=emulated", "--resume"})).at("chosen_options").empty());
+  EXPECT_TRUE(json::parse(train(1, {"--precision=fp32"})).at("chosen_options").empty());
+  EXPECT_TRUE(json::parse(train(2, {"--cpu.bf16=emulated", "--resume"})).at("chosen_options").empty());
 }
 
 }  // namespace

@@ -88,13 +88,13 @@ TEST(ExportDtype, WhatFloat16CannotHoldIsNamed) {
 }
 
 TEST(ExportDtype, ConfigJsonSaysIt) {
-  using Json = nlohmann::json;
+  using nlohmann::json;
   const std::string text = "{\n  \"torch_dtype\": \"bfloat16\"\n}\n";
   EXPECT_EQ(with_dtype(text, DType::bf16), text);
-  EXPECT_EQ(Json::parse(with_dtype(text, DType::f32)), Json({{"torch_dtype", "float32"}}));
-  EXPECT_EQ(Json::parse(with_dtype("{}", StoredDType::float16())), Json({{"torch_dtype", "float16"}}));
-  EXPECT_EQ(Json::parse(with_dtype(R"({"dtype": "float32", "torch_dtype": "float16"})", DType::bf16)),
-            Json({{"dtype", "bfloat16"}}))
+  EXPECT_EQ(json::parse(with_dtype(text, DType::f32)), json({{"torch_dtype", "float32"}}));
+  EXPECT_EQ(json::parse(with_dtype("{}", StoredDType::float16())), json({{"torch_dtype", "float16"}}));
+  EXPECT_EQ(json::parse(with_dtype(R"({"dtype": "float32", "torch_dtype": "float16"})", DType::bf16)),
+            json({{"dtype", "bfloat16"}}))
       << "transformers 5 reads both";
 }
 

@@ -13,7 +13,7 @@
 namespace consist {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
 LargestBytes largest_of(const std::vector<std::int64_t>& bytes) {
   LargestBytes seen;
@@ -84,7 +84,7 @@ TEST(JobMemory, OfAPipelineIsItsLargestStagesInBannerAndArchive) {
   const test::ChildResult run = test::run_child(command);
   ASSERT_EQ(run.status, 0) << run.output;
   const ArchiveReader archive(folder / "run.h5");
-  const Json result = Json::parse(archive.text("/result")), program = Json::parse(archive.text("/program"));
+  const json result = json::parse(archive.text("/result")), program = json::parse(archive.text("/program"));
   // The last stage holds the LM head and the loss.
   EXPECT_EQ(result.at("planned_bytes_rank"), 1);
   EXPECT_EQ(result.at("measured_peak_bytes_rank"), 1);

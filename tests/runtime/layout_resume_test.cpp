@@ -13,12 +13,9 @@
 namespace consist {
 namespace {
 
-struct Layout {
-  const char* name;
-  std::vector<std::string> options;
-};
+using test::NamedOptions;
 
-const Layout layouts[] = {
+const NamedOptions layouts[] = {
     {"one_rank", {}},
     {"ddp_2", {"--ranks=2"}},
     {"tp_sp_2_zero2_2", {"--ranks=4", "--strategy=tp-sp=2+zero2"}},
@@ -46,7 +43,7 @@ void PrintTo(const Choice& choice, std::ostream* out) {
 class LayoutResume : public ::testing::TestWithParam<Choice> {
  protected:
   /// Trains to `steps` and returns the losses of the steps that this run did.
-  std::vector<double> train(const Layout& layout, int steps, const std::vector<std::string>& more,
+  std::vector<double> train(const NamedOptions& layout, int steps, const std::vector<std::string>& more,
                             const std::string& model = "llama-tied") const {
     std::vector<std::string> options{"--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/" + model, "--sequence=32",
                                      "--global-batch=8", "--precision=" + std::string(GetParam().precision),
@@ -85,7 +82,7 @@ TEST_P(LayoutResume, ARunGoesOnUnderAnotherLayoutAndExportsTheSameModel) {
   ASSERT_LT(expected.back(), expected.front());
   const std::size_t count = std::size(layouts);
   for (std::size_t i = 0; i < count; ++i) {
-    const Layout &first = layouts[i], &then = layouts[(i + GetParam().distance) % count];
+    const NamedOptions &first = layouts[i], &then = layouts[(i + GetParam().distance) % count];
     SCOPED_TRACE(std::string(first.name) + " then " + then.name);
     const std::string saved = path(std::string("from-") + first.name), exported = path(std::string("export-") + then.name);
     train(first, 3, {"--checkpoint=" + saved});
@@ -98,7 +95,7 @@ TEST_P(LayoutResume, ARunGoesOnUnderAnotherLayoutAndExportsTheSameModel) {
 
 // Experts lie by experts along the axes of ep and tp-sp, flat along that of data, or whole.
 TEST_P(LayoutResume, ExpertsGoOnUnderAnotherLayout) {
-  const Layout of_experts[] = {
+  const NamedOptions of_experts[] = {
       {"tp_sp_2", {"--ranks=2", "--strategy=tp-sp=2", "--tp-sp.capacity=2"}},
       {"ep_2_tp_sp_2", {"--ranks=4", "--strategy=ep=2+tp-sp=2", "--ep.capacity=4"}},
       {"tp_sp_2_zero3_2", {"--ranks=4", "--strategy=tp-sp=2+zero3-offload", "--tp-sp.capacity=2"}},
@@ -107,7 +104,7 @@ TEST_P(LayoutResume, ExpertsGoOnUnderAnotherLayout) {
   const double tolerance = test::layout_loss_tolerance(GetParam().precision);
   const std::vector<double> expected = train(layouts[0], 6, {"--export=" + path("whole")}, "qwen3-moe");
   for (std::size_t i = 0; i < std::size(of_experts); ++i) {
-    const Layout &first = of_experts[i], &then = of_experts[(i + 1) % std::size(of_experts)];
+    const NamedOptions &first = of_experts[i], &then = of_experts[(i + 1) % std::size(of_experts)];
     SCOPED_TRACE(std::string(first.name) + " then " + then.name);
     const std::string saved = path(std::string("from-") + first.name), exported = path(std::string("export-") + then.name);
     train(first, 3, {"--checkpoint=" + saved}, "qwen3-moe");
@@ -123,8 +120,8 @@ TEST_P(LayoutResume, ARunMayChangeItsLayoutSeveralTimes) {
   const std::vector<double> expected = train(layouts[0], 9, {});
   std::vector<double> found;
   for (const char* name : {"ddp_2", "one_rank", "ddp_4"}) {
-    const Layout& layout =
-        *std::find_if(std::begin(layouts), std::end(layouts), [&](const Layout& l) { return l.name == std::string(name); });
+    const NamedOptions& layout =
+        *std::find_if(std::begin(layouts), std::end(layouts), [&](const NamedOptions& l) { return l.name == std::string(name); });
     const std::vector<double> losses =
         train(layout, static_cast<int>(found.size()) + 3, {"--checkpoint=" + path("travelling"), "--resume"});
     found.insert(found.end(), losses.begin(), losses.end());

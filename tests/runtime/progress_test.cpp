@@ -44,9 +44,9 @@ class HangingDataset final : public Dataset {
   std::int64_t first_sequence_;
 };
 
-class Events final : public TrainerEvents {
+class HangingEvents final : public TrainerEvents {
  public:
-  Events(RunProgress& progress, JoinedJob& job, std::int64_t hangs_in_checkpoint)
+  HangingEvents(RunProgress& progress, JoinedJob& job, std::int64_t hangs_in_checkpoint)
       : progress_(progress), job_(job), hangs_in_checkpoint_(hangs_in_checkpoint) {}
   void step_finished(const StepReport& /*report*/) override {}
   void evaluated(const EvaluationReport& /*report*/) override {}
@@ -63,7 +63,7 @@ class Events final : public TrainerEvents {
 };
 
 /// The job's error text for a run of two ranks, one of which hangs.
-std::string failure_of(bool in_checkpoint) {
+std::string failure_of_hang(bool in_checkpoint) {
   RunConfig config;
   config.model = std::string(CONSIST_SOURCE_DIR) + "/tests/golden/hf/qwen3-tied";
   config.device = "cpu";
@@ -83,7 +83,7 @@ std::string failure_of(bool in_checkpoint) {
           HangingDataset dataset(*rank.dataset, *rank.job,
                                  hangs && !in_checkpoint ? (hanging_step - 1) * config.ranks : 1'000'000);
           RunProgress progress(*rank.job, *state, 1);
-          Events events(progress, *rank.job, hangs && in_checkpoint ? hanging_step : -1);
+          HangingEvents events(progress, *rank.job, hangs && in_checkpoint ? hanging_step : -1);
           TrainerSettings settings = rank.settings();
           settings.checkpoint_every = 1;
           train(*state, dataset, *rank.layout, rank.rank, settings, events);
@@ -96,11 +96,11 @@ std::string failure_of(bool in_checkpoint) {
 }
 
 TEST(RankProgress, ARankThatHangsInReadingDataIsNamed) {
-  EXPECT_THAT(failure_of(false), AllOf(HasSubstr("rank 1 on host"), HasSubstr("is stuck, last at reading data of step 3")));
+  EXPECT_THAT(failure_of_hang(false), AllOf(HasSubstr("rank 1 on host"), HasSubstr("is stuck, last at reading data of step 3")));
 }
 
 TEST(RankProgress, ARankThatHangsInWritingACheckpointIsNamed) {
-  EXPECT_THAT(failure_of(true),
+  EXPECT_THAT(failure_of_hang(true),
               AllOf(HasSubstr("rank 1 on host"), HasSubstr("is stuck, last at writing the checkpoint of step 3")));
 }
 

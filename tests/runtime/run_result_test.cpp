@@ -12,18 +12,19 @@
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
 #include "core/record/metrics.h"
+#include "tests/golden_config.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
 
 namespace consist {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
 const std::string golden = CONSIST_SOURCE_DIR "/tests/golden/hf/";
 
 /// docs/metrics.md, from the numbers of a Hugging Face config.json.
-double model_flops_by_hand(const Json& config, std::int64_t sequence) {
+double model_flops_by_hand(const json& config, std::int64_t sequence) {
   const double hidden = config.at("hidden_size"), layers = config.at("num_hidden_layers"),
                heads = config.at("num_attention_heads"), kv_heads = config.at("num_key_value_heads"),
                ffn = config.at("intermediate_size"), vocabulary = config.at("vocab_size");
@@ -31,10 +32,6 @@ double model_flops_by_hand(const Json& config, std::int64_t sequence) {
       config.contains("head_dim") && !config["head_dim"].is_null() ? config["head_dim"].get<double>() : hidden / heads;
   const double layer = hidden * heads * head_dim * 2 + hidden * kv_heads * head_dim * 2 + 3 * hidden * ffn;
   return 6 * (layers * layer + hidden * vocabulary) + 6 * layers * heads * head_dim * static_cast<double>(sequence);
-}
-
-Json config_of(const std::string& model) {
-  return Json::parse(std::ifstream(golden + model + "/config.json"));
 }
 
 TEST(ExpertLoad, IsThatOfTheLeastBalancedRouter) {
@@ -53,7 +50,8 @@ TEST(ModelFlops, AreSixPerWeightOfAProductAndCausalAttention) {
     config.model = golden + model;
     const ModelSizes sizes = model_sizes(config, host);
     for (const std::int64_t sequence : {16, 4096})
-      EXPECT_DOUBLE_EQ(model_flops_per_token(sizes, sequence), model_flops_by_hand(config_of(model), sequence)) << model;
+      EXPECT_DOUBLE_EQ(model_flops_per_token(sizes, sequence), model_flops_by_hand(test::golden_config(model), sequence))
+          << model;
   }
 }
 
@@ -91,11 +89,11 @@ TEST(Mfu, IsOfThePeakInTheRunsPrecision) {
   EXPECT_EQ(peak_flops(device, "int4"), 0);
   RunResult result{.model_flops = 400e12, .peak_flops = 989e12};
   EXPECT_DOUBLE_EQ(result.mfu().value(), 400.0 / 989);
-  EXPECT_DOUBLE_EQ(Json::parse(result_json(result)).at("mfu").get<double>(), 400.0 / 989);
+  EXPECT_DOUBLE_EQ(json::parse(result_json(result)).at("mfu").get<double>(), 400.0 / 989);
   result.peak_flops = 0;
   EXPECT_FALSE(result.mfu().has_value());
-  EXPECT_TRUE(Json::parse(result_json(result)).at("mfu").is_null());
-  EXPECT_TRUE(Json::parse(result_json(result)).at("peak_flops_per_second").is_null());
+  EXPECT_TRUE(json::parse(result_json(result)).at("mfu").is_null());
+  EXPECT_TRUE(json::parse(result_json(result)).at("peak_flops_per_second").is_null());
 }
 
 /// One run, whose archive the tests below read.
@@ -114,7 +112,7 @@ class ArchiveOfARun : public ::testing::Test {
     archive_ = nullptr;
     folder_ = nullptr;
   }
-  static Json text(const std::string& path) { return Json::parse(archive_->text(path)); }
+  static json text(const std::string& path) { return json::parse(archive_->text(path)); }
   static double sum(const std::string& column) {
     const std::vector<double> values = archive_->column(column);
     return std::accumulate(values.begin(), values.end(), 0.0);
@@ -127,7 +125,7 @@ TemporaryFolder* ArchiveOfARun::folder_ = nullptr;
 ArchiveReader* ArchiveOfARun::archive_ = nullptr;
 
 TEST_F(ArchiveOfARun, HasRatesThatFollowFromItsSteps) {
-  const Json result = text("/result");
+  const json result = text("/result");
   const Steady steady = steady_state(archive_->column("seconds"));
   constexpr double sequences = 2 * 2 * 2, tokens = sequences * 16;
   for (const double recorded : archive_->column("tokens")) EXPECT_EQ(recorded, tokens);
@@ -135,7 +133,7 @@ TEST_F(ArchiveOfARun, HasRatesThatFollowFromItsSteps) {
   EXPECT_DOUBLE_EQ(result.at("samples_per_second").get<double>(), sequences / steady.median_seconds);
   const std::vector<double> seconds = archive_->column("seconds"), samples = archive_->column("samples_per_second");
   for (std::size_t i = 0; i < seconds.size(); ++i) EXPECT_DOUBLE_EQ(samples[i], sequences / seconds[i]);
-  const double model_flops = tokens / steady.median_seconds / 2 * model_flops_by_hand(config_of("llama-untied"), 16);
+  const double model_flops = tokens / steady.median_seconds / 2 * model_flops_by_hand(test::golden_config("llama-untied"), 16);
   EXPECT_NEAR(result.at("model_flops_per_second").get<double>() / model_flops, 1, 1e-12);
   EXPECT_TRUE(result.at("mfu").is_null()) << "a processor's peak is not known";
   if (result.at("bound_flops_per_second").is_null()) {
@@ -148,7 +146,7 @@ TEST_F(ArchiveOfARun, HasRatesThatFollowFromItsSteps) {
 }
 
 TEST_F(ArchiveOfARun, SaysWhereItsTimeWent) {
-  const Json result = text("/result");
+  const json result = text("/result");
   EXPECT_NEAR(result.at("step_seconds").get<double>(), sum("seconds"), 1e-9);
   EXPECT_NEAR(result.at("data_seconds").get<double>(), sum("data_seconds"), 1e-9);
   double named = 0;
@@ -173,7 +171,7 @@ TEST_F(ArchiveOfARun, HasItsEvaluationsAsColumns) {
     EXPECT_EQ(evaluation.sequences, 5);
     seconds += evaluation.seconds;
   }
-  const Json result = text("/result");
+  const json result = text("/result");
   EXPECT_EQ(result.at("evaluation_loss"), evaluations[1].loss);
   EXPECT_EQ(result.at("evaluation_sequences"), 5);
   EXPECT_NEAR(result.at("evaluation_seconds").get<double>(), seconds, 1e-9);
@@ -181,10 +179,10 @@ TEST_F(ArchiveOfARun, HasItsEvaluationsAsColumns) {
 }
 
 TEST_F(ArchiveOfARun, HasTheVersionsOfWhatItRestsOn) {
-  const Json environment = text("/environment");
+  const json environment = text("/environment");
   for (const char* what : {"host", "system", "processor", "device"}) EXPECT_NE(environment.at(what), "") << what;
   EXPECT_GE(environment.at("usable_cores"), 1);
-  EXPECT_EQ(environment.at("planned_for"), (Json{{"machine", "cpu"}, {"origin", "the device's"}}));
+  EXPECT_EQ(environment.at("planned_for"), (json{{"machine", "cpu"}, {"origin", "the device's"}}));
   const std::string onednn = environment.at("versions").at("onednn");
   EXPECT_EQ(std::count(onednn.begin(), onednn.end(), '.'), 2) << onednn;
 }
@@ -198,7 +196,7 @@ TEST_F(ArchiveOfARun, HasTheLearningRateOfEachStep) {
 
 // Where the processor has bf16 instructions, the run measures once which way is faster, and says so.
 TEST_F(ArchiveOfARun, SaysHowItMultipliesBf16AndWhy) {
-  const Json chosen = text("/config").at("chosen_options"), notes = text("/environment").at("device_notes");
+  const json chosen = text("/config").at("chosen_options"), notes = text("/environment").at("device_notes");
   if (chosen.empty()) {
     EXPECT_NE(text("/environment").at("device").get<std::string>().find("bf16 emulated"), std::string::npos);
     GTEST_SKIP() << "this processor leaves nothing to choose";

@@ -15,6 +15,7 @@
 namespace consist {
 namespace {
 
+using test::NamedOptions;
 using test::program;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -42,12 +43,7 @@ class Samples : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-struct Layout {
-  const char* name;
-  std::vector<std::string> options;
-};
-
-class SamplesIn : public Samples, public ::testing::WithParamInterface<Layout> {};
+class SamplesIn : public Samples, public ::testing::WithParamInterface<NamedOptions> {};
 
 TEST_P(SamplesIn, LeaveTheWeightsAsTheyAreBitForBit) {
   const std::vector<std::string> layout = with(GetParam().options, {"--evaluate-every=2", "--evaluate-sequences=4"});
@@ -64,8 +60,8 @@ TEST_P(SamplesIn, LeaveTheWeightsAsTheyAreBitForBit) {
   EXPECT_EQ(whole(folder_ / "plain/model.safetensors"), whole(folder_ / "sampled/model.safetensors"));
 }
 INSTANTIATE_TEST_SUITE_P(Layouts, SamplesIn,
-                         ::testing::Values(Layout{"one", {}}, Layout{"ddp", {"--ranks=2"}},
-                                           Layout{"zero3", {"--ranks=2", "--strategy=zero3-offload"}}),
+                         ::testing::Values(NamedOptions{"one", {}}, NamedOptions{"ddp", {"--ranks=2"}},
+                                           NamedOptions{"zero3", {"--ranks=2", "--strategy=zero3-offload"}}),
                          [](const auto& info) { return info.param.name; });
 
 /// The sample after the last step is what generate writes from the checkpoint of that step.

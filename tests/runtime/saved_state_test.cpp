@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::ChildResult;
+using test::NamedOptions;
 using test::run_child;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -62,12 +63,7 @@ class SavedStateTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-struct Configuration {
-  const char* name;
-  std::vector<std::string> options;
-};
-
-class ResumeOf : public SavedStateTest, public ::testing::WithParamInterface<Configuration> {
+class ResumeOf : public SavedStateTest, public ::testing::WithParamInterface<NamedOptions> {
  protected:
   /// The options of the configuration and others.
   static std::vector<std::string> with(std::vector<std::string> options) {
@@ -85,13 +81,13 @@ TEST_P(ResumeOf, ARunIsBitForBitTheUninterruptedOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Configurations, ResumeOf,
-                         ::testing::Values(Configuration{"fp32", {"--batch", "2"}},
-                                           Configuration{"bf16",
-                                                         {"--batch", "2", "--precision", "bf16", "--cpu.bf16", "emulated"}},
-                                           Configuration{"two_ranks_fp32", {"--batch", "1", "--ranks", "2"}},
-                                           Configuration{"two_ranks_bf16_accumulated",
-                                                         {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision",
-                                                          "bf16", "--cpu.bf16", "emulated"}}),
+                         ::testing::Values(NamedOptions{"fp32", {"--batch", "2"}},
+                                           NamedOptions{"bf16",
+                                                        {"--batch", "2", "--precision", "bf16", "--cpu.bf16", "emulated"}},
+                                           NamedOptions{"two_ranks_fp32", {"--batch", "1", "--ranks", "2"}},
+                                           NamedOptions{"two_ranks_bf16_accumulated",
+                                                        {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision",
+                                                         "bf16", "--cpu.bf16", "emulated"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(SavedStateTest, ACutOffCheckpointIsRefusedAndTheOneBeforeUsed) {

@@ -12,7 +12,7 @@
 namespace consist {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 TEST(TimedStepsOfARun, AreTheSteadyStateWhereThatCostsNothing) {
   EXPECT_FALSE(timed_steps(1, true).any());
@@ -59,7 +59,7 @@ struct Timed {
   double end = 0;
 };
 
-double sum_of(const Json& parts) {
+double sum_of(const ordered_json& parts) {
   double sum = 0;
   for (const auto& [name, part] : parts.items()) sum += part.is_object() ? sum_of(part) : part.get<double>();
   return sum;
@@ -67,7 +67,7 @@ double sum_of(const Json& parts) {
 
 TEST(StepTimelineOfARank, PartsSumToTheStepAndNameWhatComputeWaitedFor) {
   const Timed timed(2);
-  const Json json = timeline_of(timed.step, timed.times, timed.end + 0.5);
+  const ordered_json json = timeline_of(timed.step, timed.times, timed.end + 0.5);
   EXPECT_NEAR(sum_of(json.at("parts")), timed.end + 0.5, 1e-6);
   int collectives = 0;
   for (const Instruction& i : timed.step.program().instructions) collectives += i.op->is_collective() ? 1 : 0;
@@ -76,7 +76,7 @@ TEST(StepTimelineOfARank, PartsSumToTheStepAndNameWhatComputeWaitedFor) {
   EXPECT_NEAR(json.at("parts").at("exposed_communication").at("data").get<double>(), 10.0 * collectives, 1e-6);
   EXPECT_NEAR(json.at("parts").at("gaps").get<double>(), 0.5, 1e-6);
   double exposed = 0, computed = 0;
-  const Json& columns = json.at("instructions");
+  const ordered_json& columns = json.at("instructions");
   for (std::size_t n = 0; n < columns.at("op").size(); ++n) {
     exposed += columns.at("exposed")[n].get<double>();
     if (columns.at("queue")[n] == "compute") computed += columns.at("seconds")[n].get<double>();
@@ -95,16 +95,16 @@ TEST(StepTimelineOfARank, APauseBehindACollectiveThatWasOverIsAGap) {
       waits = n;
   }
   ASSERT_GT(waits, 0U);
-  const Json before = timeline_of(timed.step, timed.times, timed.end);
+  const ordered_json before = timeline_of(timed.step, timed.times, timed.end);
   for (std::size_t n = waits; n < timed.times.size(); ++n) timed.times[n] = {timed.times[n].begin + 3, timed.times[n].end + 3};
-  const Json after = timeline_of(timed.step, timed.times, timed.end + 3);
+  const ordered_json after = timeline_of(timed.step, timed.times, timed.end + 3);
   EXPECT_EQ(before.at("parts").at("exposed_communication"), after.at("parts").at("exposed_communication"));
   EXPECT_NEAR(after.at("parts").at("gaps").get<double>(), 3, 1e-6);
 }
 
 TEST(StepTimelineOfARank, MemoryIsFullestWhereThePlanSaysSo) {
   const Timed timed(1);
-  const Json memory = timeline_of(timed.step, timed.times, timed.end).at("memory");
+  const ordered_json memory = timeline_of(timed.step, timed.times, timed.end).at("memory");
   const MemoryPlan& plan = timed.step.memory();
   EXPECT_EQ(memory.at("arena_bytes"), plan.bytes[0]);
   std::int64_t most = 0;

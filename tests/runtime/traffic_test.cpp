@@ -11,7 +11,7 @@
 namespace consist {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
 class Traffic : public ::testing::TestWithParam<std::vector<std::string>> {};
 
@@ -25,10 +25,10 @@ TEST_P(Traffic, CountsOfTheTransportAreWhatTheProgramSends) {
                                    "--batch=2",
                                    "--accumulation=2"};
   options.insert(options.end(), GetParam().begin(), GetParam().end());
-  const Json comm = Json::parse(test::train_from_scratch(folder / "run.h5", options).text("/comm"));
+  const json comm = json::parse(test::train_from_scratch(folder / "run.h5", options).text("/comm"));
   EXPECT_EQ(comm.at("steps"), steps);
   ASSERT_FALSE(comm.at("axes").empty());
-  for (const Json& axis : comm.at("axes")) {
+  for (const json& axis : comm.at("axes")) {
     const double counted = axis.at("counted_bytes").get<double>() / steps;
     const double program = axis.at("program_bytes_per_step").get<double>();
     // Beside the steps there is the set-up, of a few kB.
