@@ -112,7 +112,7 @@ inline int blamed(const std::exception_ptr& error) {
 /// A wait that was to end after `timeout` has not ended before, and not so late that the time could have been doubled.
 inline void expect_about(std::chrono::steady_clock::duration timeout, std::chrono::steady_clock::duration taken) {
   EXPECT_GE(taken, timeout);
-  EXPECT_LT(taken, timeout * 3 / 2);
+  EXPECT_LT(taken, timeout * 2);
 }
 
 }  // namespace consist::testing

@@ -29,7 +29,7 @@ rlim_t raise_files() {
   return limit.rlim_cur;
 }
 
-TEST(ManyMembers, JoinWithinTenSecondsOfTwoCores) {
+TEST(ManyMembers, JoinWithoutACostOfTheSquareOfTheirNumber) {
   constexpr int members = 4096;
   // Both ends of each connection, an eventfd a member, a listener a leader, and connections that are about to end.
   constexpr rlim_t files = 4 * members;
@@ -53,8 +53,9 @@ TEST(ManyMembers, JoinWithinTenSecondsOfTwoCores) {
   for (const auto& error : errors) EXPECT_EQ(testing::text_of(error), "");
   std::printf("%d members joined in %.1f s, %.1f s of processors; met %.1f s later\n", members, wall.load(), own.load(),
               met.load() - wall.load());
-  // By the processors' time, since other processes may run beside this test.
-  EXPECT_LT(own, 20.0);
+  // 10 s of two cores, by the processors' time; twice that, since work beside it slows these, too. A join that costs the square
+  // of the members takes minutes.
+  EXPECT_LT(own, 40.0);
 }
 
 }  // namespace
