@@ -12,8 +12,8 @@ namespace {
 class GuardedExecutable final : public Guarded<Executable> {
  public:
   using Guarded::Guarded;
-  void run() override { Guarded::wait<&Part::run>("run"); }
-  void wait() override { Guarded::wait<&Part::wait>("wait"); }
+  void run() override { call_waiting<&Part::run>("run"); }
+  void wait() override { call_waiting<&Part::wait>("wait"); }
   std::int32_t position() const noexcept override { return part_->position(); }
   std::vector<LaunchTime> launch_times() const override { return call<&Part::launch_times>("launch_times"); }
 };
@@ -33,10 +33,10 @@ class GuardedDevice final : public Guarded<Device> {
     part_->release(space, memory);
   }
   void upload(void* device_memory, const void* host, std::int64_t bytes) override {
-    wait<&Part::upload>("upload", device_memory, host, bytes);
+    call_waiting<&Part::upload>("upload", device_memory, host, bytes);
   }
   void download(void* host, const void* device_memory, std::int64_t bytes) override {
-    wait<&Part::download>("download", host, device_memory, bytes);
+    call_waiting<&Part::download>("download", host, device_memory, bytes);
   }
   std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) override {
     auto made = call<&Part::make_kernel>("make_kernel", request);
@@ -93,30 +93,30 @@ class GuardedCommunicator final : public Guarded<Communicator> {
   int rank() const noexcept override { return part_->rank(); }
   int size() const noexcept override { return part_->size(); }
   void all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) override {
-    wait<&Part::all_reduce>("all_reduce", data, count, dtype, queue);
+    call_waiting<&Part::all_reduce>("all_reduce", data, count, dtype, queue);
   }
   void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override {
-    wait<&Part::reduce_scatter>("reduce_scatter", input, output, count, dtype, queue);
+    call_waiting<&Part::reduce_scatter>("reduce_scatter", input, output, count, dtype, queue);
   }
   void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override {
-    wait<&Part::all_gather>("all_gather", input, output, count, dtype, queue);
+    call_waiting<&Part::all_gather>("all_gather", input, output, count, dtype, queue);
   }
   void all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride, std::int64_t count,
                   DType dtype, NativeQueue queue) override {
-    wait<&Part::all_to_all>("all_to_all", input, input_stride, output, output_stride, count, dtype, queue);
+    call_waiting<&Part::all_to_all>("all_to_all", input, input_stride, output, output_stride, count, dtype, queue);
   }
   void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) override {
-    wait<&Part::broadcast>("broadcast", data, count, dtype, root, queue);
+    call_waiting<&Part::broadcast>("broadcast", data, count, dtype, root, queue);
   }
   void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) override {
-    wait<&Part::send>("send", data, count, dtype, to, queue);
+    call_waiting<&Part::send>("send", data, count, dtype, to, queue);
   }
   void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) override {
-    wait<&Part::receive>("receive", data, count, dtype, from, queue);
+    call_waiting<&Part::receive>("receive", data, count, dtype, from, queue);
   }
-  void group_begin(NativeQueue queue) override { wait<&Part::group_begin>("group_begin", queue); }
-  void group_end(NativeQueue queue) override { wait<&Part::group_end>("group_end", queue); }
-  void check() override { wait<&Part::check>("check"); }
+  void group_begin(NativeQueue queue) override { call_waiting<&Part::group_begin>("group_begin", queue); }
+  void group_end(NativeQueue queue) override { call_waiting<&Part::group_end>("group_end", queue); }
+  void check() override { call_waiting<&Part::check>("check"); }
   std::string verified_path() const override { return call<&Part::verified_path>("verified_path"); }
   std::int64_t bytes_sent() const noexcept override { return part_->bytes_sent(); }
   std::map<std::string, std::string> versions() const override { return call<&Part::versions>("versions"); }
@@ -133,7 +133,7 @@ class GuardedTransport final : public Guarded<Transport> {
     return call<&Part::preference>("preference", device_kind, several_hosts);
   }
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
-    auto made = not_null(wait<&Part::connect>("connect", job, group), "connect");
+    auto made = not_null(call_waiting<&Part::connect>("connect", job, group), "connect");
     if (made->rank() != group.index || made->size() != static_cast<int>(group.ranks.size())) {
       refuse("made a communicator of member " + std::to_string(made->rank()) + " of " + std::to_string(made->size()) +
              " where member " + std::to_string(group.index) + " of " + std::to_string(group.ranks.size()) + " was asked for");

@@ -11,7 +11,7 @@
 
 namespace consist {
 
-/// A part of a plugin behind its own interface. Each function hands its call on by call() or wait().
+/// A part of a plugin behind its own interface. Each function hands its call on by call() or call_waiting().
 template <typename Interface>
 class Guarded : public Interface {
  public:
@@ -29,7 +29,7 @@ class Guarded : public Interface {
   }
   /// The same for what may take any time: it waits for other ranks, or for a whole step.
   template <auto function, typename... Arguments>
-  decltype(auto) wait(const char* name, Arguments&&... arguments) const {
+  decltype(auto) call_waiting(const char* name, Arguments&&... arguments) const {
     return marked<function>(PluginCall::Limit::none, name, std::forward<Arguments>(arguments)...);
   }
   template <auto function, typename... Arguments>
