@@ -73,7 +73,7 @@ TEST(Trace, IsRefusedWithoutAFolderForIt) {
 TEST(Trace, IsRefusedBeforeTheRunWhereItCannotBeWritten) {
   const TemporaryFolder folder;
   // No user may make files in /proc.
-  for (const std::string place : {std::string("/proc/step.json"), folder.path().string()}) {
+  for (const std::string& place : {std::string("/proc/step.json"), folder.path().string()}) {
     const test::ChildResult run = train({"--trace", place, "--archive", folder / "run.h5"});
     EXPECT_NE(run.status, 0);
     EXPECT_THAT(run.output, ::testing::HasSubstr(place));
