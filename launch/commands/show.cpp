@@ -27,11 +27,7 @@ constexpr RunOption show_options[] = {
 /// Empty while the run goes on, and where its archive does not hold what it takes.
 std::string line_of_residual(const launch::RunView& run) {
   if (run.status != "finished" || !run.evaluation.empty()) return {};
-  try {
-    return launch::residual_line(launch::read_residual(run.path));
-  } catch (const DataError&) {
-    return {};  // the rest of the screen does not need its timeline
-  }
+  return launch::residual_line(launch::residual_if_readable(run.path));
 }
 
 int show(const CommandLine& given) {

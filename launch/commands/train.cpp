@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/job/environment.h"
 #include "core/plan/plan.h"
 #include "core/training/run.h"
@@ -15,6 +16,8 @@
 #include "launch/commands/commands.h"
 #include "launch/generate/model_text.h"
 #include "launch/import/hub_download.h"
+#include "launch/residual/residual.h"
+#include "launch/residual/residual_text.h"
 #include "launch/search/advise/run_adviser.h"
 #include "launch/start/run_in_job.h"
 
@@ -56,6 +59,14 @@ void require_length(const ParsedRun& parsed) {
                    " is the archive of an evaluation, which says nothing of the length of a training; give --steps or --epochs");
 }
 
+/// Says how far the step was from the predicted one, where predictions for the machine are known to be good.
+void print_residual(const std::string& archive) {
+  const launch::Residual residual = launch::residual_if_readable(archive);
+  if (!residual.problem.empty() || !residual.step_error) return;
+  const std::string more = residual.within_error() ? "" : "; consist residual " + archive + " says more";
+  std::fputs(printable(launch::residual_line(residual) + more + "\n").c_str(), stdout);
+}
+
 int train(const CommandLine& line) {
   const ParsedRun parsed = parse_run(line);
   require_length(parsed);
@@ -75,7 +86,9 @@ int train(const CommandLine& line) {
                               const TrainerResult result =
                                   run_training(plan, job, signals.request(), hooks, samples ? &*samples : nullptr);
                               observer->nothing_left();
-                              return result == TrainerResult::finished ? 0 : exit_stopped;
+                              if (result != TrainerResult::finished) return exit_stopped;
+                              if (job.rank() == 0 && !plan.config().archive.empty()) print_residual(plan.config().archive);
+                              return 0;
                             });
 }
 

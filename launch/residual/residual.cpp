@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "consist/error.h"
 #include "core/archive/archived_json.h"
 #include "launch/residual/terms.h"
 
@@ -150,6 +151,14 @@ Residual read_residual(const std::string& archive) {
   const RunOutcome& run = row.runs.front();
   if (run.status != "finished" || run.step_seconds <= 0) return {.problem = "The run of " + archive + " has not finished."};
   return read_residual(step_parts(row), row);
+}
+
+Residual residual_if_readable(const std::string& archive) {
+  try {
+    return read_residual(archive);
+  } catch (const DataError& error) {
+    return {.problem = error.what()};
+  }
 }
 
 }  // namespace consist::launch

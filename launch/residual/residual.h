@@ -54,5 +54,7 @@ Residual residual_of(const StepParts& step, const Conditions& conditions);
 Residual read_residual(const StepParts& step, const CompareOutcome& outcome);
 /// The same of one run's archive; a problem where it has not finished.
 Residual read_residual(const std::string& archive);
+/// The same for those who have more to say than the residual: an archive that is damaged is a problem, too.
+Residual residual_if_readable(const std::string& archive);
 
 }  // namespace consist::launch

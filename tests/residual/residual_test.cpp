@@ -18,6 +18,7 @@ namespace consist::launch {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::ordered_json;
 
 /// A step of 100 ms as it was predicted, and the run that measured it.
@@ -252,11 +253,22 @@ TEST(Residual, SaysWhyThereIsNone) {
   EXPECT_TRUE(json_of(run.residual()).contains("problem"));
 }
 
+TEST(Training, SaysAtItsEndHowFarFromAKnownPredictionItWas) {
+  TemporaryFolder folder;
+  const auto trained = test::run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--model=llama-tiny", "--dataset=synthetic",
+                                        "--sequence=32", "--batch=1", "--precision=bf16", "--device=cpu", "--machine=h100",
+                                        "--steps=12", "--archive=" + (folder / "run.h5")});
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_THAT(trained.output, HasSubstr(" for h100, measured "));
+  EXPECT_THAT(trained.output, HasSubstr("; consist residual " + (folder / "run.h5") + " says more\n"));
+}
+
 TEST(ResidualCommand, ReadsARun) {
   TemporaryFolder folder;
   const auto trained =
       test::train_tiny({"--strategy", "ddp", "--device", "cpu", "--steps", "12", "--archive", folder / "run.h5"});
   ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_THAT(trained.output, Not(HasSubstr("predicted"))) << "how far such predictions are off is not known";
   const auto result = test::run_child({CONSIST_BINARY_DIR "/bin/consist", "residual", folder / "run.h5", "--json"});
   ASSERT_EQ(result.status, 0) << result.output;
   const Json json = Json::parse(result.output);
