@@ -155,8 +155,8 @@ void resume_value(Arena& arena, const TrainingState::Value& value, const SavedVa
 
 }  // namespace
 
-SavedValues saved_values(std::span<const Arena> ranks) {
-  SavedValues saved{{}, {}, ranks.front().planned().program.mesh};
+SavedValues saved_values(std::span<const Arena> ranks, int steps) {
+  SavedValues saved{{}, {}, ranks.front().planned().program.mesh, steps};
   for (const Arena& arena : ranks) {
     const Program& program = arena.planned().program;
     for (const TrainingState::Value& value : TrainingState::values_of(program, program.rank)) save_value(saved, arena, value);

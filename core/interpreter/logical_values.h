@@ -37,9 +37,10 @@ struct SavedValues {
   LogicalValues values;
   std::map<std::string, std::vector<double>> own;  ///< of StateKind::per_rank, by rank and name
   Mesh mesh;                                       ///< of the ranks that saved
+  int steps = 0;                                   ///< that had been trained
 };
-/// Throws ProgramError where no rank saves an element.
-SavedValues saved_values(std::span<const Arena> ranks);
+/// Behind `steps` steps. Throws ProgramError where no rank saves an element.
+SavedValues saved_values(std::span<const Arena> ranks, int steps);
 
 /// Writes them to ranks of any layout, as a resumed run reads a checkpoint: what a checkpoint need not hold begins from zeros.
 /// Throws ProgramError for a value that is not there, and UsageError for one of each rank's own that another layout has saved.

@@ -118,7 +118,7 @@ class Training {
       if (step > 0 || options_.rounded || options_.without_room) continue;
       outcome.after_first_step = states_of(ranks_);
       evaluate(outcome);
-      if (options_.steps > 1) outcome.saved = saved_values(ranks_);
+      if (options_.steps > 1) outcome.saved = saved_values(ranks_, 1);
     }
     finish(outcome);
     return outcome;
@@ -127,9 +127,10 @@ class Training {
   Outcome from_checkpoint(const SavedValues& saved) {
     resume(ranks_, saved);
     Outcome outcome;
-    for (int step = 1; step < options_.steps; ++step) {
+    for (int step = saved.steps; step < options_.steps; ++step) {
       last_before_ = states_of(ranks_);
       train(step, outcome);
+      if (step == saved.steps) outcome.saved = saved_values(ranks_, step + 1);
     }
     finish(outcome);
     return outcome;

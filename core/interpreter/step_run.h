@@ -29,7 +29,7 @@ struct Outcome {
   double evaluation = 0;                   ///< loss after the first step
   LogicalValues before, after_first_step;  ///< parameters and states
   double overflow = 0;                     ///< of all steps
-  SavedValues saved;                       ///< a checkpoint after the first step, if there is a second one
+  SavedValues saved;                       ///< a checkpoint after the first step; of run() if there is a second one
 };
 
 struct RunOptions {
@@ -45,8 +45,8 @@ struct RunOptions {
 /// run_step; also where ranks that hold the same elements end with different ones, or no rank holds an element.
 Outcome run(const RankPrograms& programs, const RunOptions& options);
 
-/// Goes on with `saved`, a checkpoint after the first step of the same run in any layout: the steps behind it, up to
-/// options.steps. Its losses and norms are those of these steps. Throws as run() and resume().
+/// Goes on with `saved`, a checkpoint of the same run in any layout: the steps behind it, up to options.steps. Losses and norms
+/// are those of these steps. Throws as run() and resume().
 Outcome run_on(const RankPrograms& programs, const SavedValues& saved, const RunOptions& options);
 
 /// The loss of one rank over the first `sequences` sequences, with the parameters that `values` holds.

@@ -46,6 +46,21 @@ RunConfig alone(const interpreter::RankPrograms& programs) {
   return one;
 }
 
+interpreter::Outcome behind(const interpreter::Outcome& all, int steps) {
+  interpreter::Outcome later;
+  later.values = all.values;
+  const std::size_t count = all.losses.size();
+  const auto rest = [&](const std::vector<double>& of_steps) {
+    const auto each = static_cast<std::ptrdiff_t>(of_steps.size() / count);
+    return std::vector<double>(of_steps.begin() + steps * each, of_steps.end());
+  };
+  later.losses = rest(all.losses);
+  later.grad_norms = rest(all.grad_norms);
+  later.auxiliary_losses = rest(all.auxiliary_losses);
+  later.expert_choices = rest(all.expert_choices);
+  return later;
+}
+
 void compare(std::vector<Difference>& differences, const std::string& what, const std::vector<double>& found,
              const std::vector<double>& expected, double within) {
   Difference d{.what = what};

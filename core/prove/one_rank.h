@@ -28,6 +28,9 @@ struct Difference {
   std::string text;  ///< a sentence
 };
 
+/// The results of the steps behind the first `steps`.
+interpreter::Outcome behind(const interpreter::Outcome& all, int steps);
+
 /// Differences of losses, norms, parameters, states and gradients.
 std::vector<Difference> differences(const interpreter::Outcome& found, const interpreter::Outcome& expected,
                                     double within = tolerance);

@@ -14,6 +14,8 @@
 #include "core/interpreter/order_check.h"
 #include "core/interpreter/step_run.h"
 #include "core/prove/one_rank.h"
+#include "core/prove/other_layout.h"
+#include "core/prove/programs_with_room.h"
 #include "core/prove/small_run.h"
 
 namespace consist::prove {
@@ -24,7 +26,6 @@ using interpreter::Planned;
 using interpreter::RankPrograms;
 
 constexpr int steps = 3;
-constexpr double most_room = 64;
 constexpr std::int64_t scratch = 256;  // bytes of each kernel, as those of GPUs have some
 
 /// Adds a statement; `show` returns its text and fills in what is wrong.
@@ -48,27 +49,11 @@ void add(std::vector<std::string>& wrong, const std::vector<Difference>& differe
   for (const Difference& d : differences) wrong.push_back(where + d.text);
 }
 
-/// Returns the results of the steps behind the first one.
-Outcome behind_first_step(const Outcome& all) {
-  Outcome later;
-  later.values = all.values;
-  const auto rest = [](const std::vector<double>& of_steps, std::size_t steps_there) {
-    const auto each = static_cast<std::ptrdiff_t>(of_steps.size() / steps_there);
-    return std::vector<double>(of_steps.begin() + each, of_steps.end());
-  };
-  const std::size_t count = all.losses.size();
-  later.losses = rest(all.losses, count);
-  later.grad_norms = rest(all.grad_norms, count);
-  later.auxiliary_losses = rest(all.auxiliary_losses, count);
-  later.expert_choices = rest(all.expert_choices, count);
-  return later;
-}
-
 /// Both sides of the comparison, and what they gave.
 class Comparison {
  public:
   Comparison(const SmallRun& small, Proof& proof, const ProofOptions& options)
-      : small_(small), proof_(proof), options_(options), programs_(interpreter::compile(small.plan, scratch)) {
+      : small_(small), proof_(proof), options_(options), programs_(small.plan, scratch) {
     RunConfig one = alone(*programs_);
     one.evaluate_every = 1;
     one_plan_.emplace(plan_run(std::move(one), small.plan.host()));
@@ -82,24 +67,13 @@ class Comparison {
     if (found_) {
       state(proof_, "evaluation", [&](std::vector<std::string>& wrong) { return evaluation(wrong); });
       state(proof_, "checkpoint", [&](std::vector<std::string>& wrong) { return checkpoint(wrong); });
+      state(proof_, "other layout", [&](std::vector<std::string>& wrong) { return other_layout(wrong); });
     }
     if (!proof_.statements.front().wrong.empty()) find_first();
     state(proof_, "order", [&](std::vector<std::string>& wrong) { return order(wrong); });
   }
 
  private:
-  /// Makes room as the trainer does where rows of tokens have none at their experts: small models route less evenly.
-  Outcome run_with_room() {
-    for (double room = 1;; room *= 2) {
-      try {
-        return interpreter::run(*programs_, {.order = options_.order, .steps = steps});
-      } catch (const interpreter::NoRoom&) {
-        if (room >= most_room) throw;
-        programs_ = interpreter::compile(small_.plan.with_room(2 * room), scratch);
-      }
-    }
-  }
-
   /// Limit of differences, and a note if ops round by kernels of their own.
   double within() const { return rounding_.empty() ? tolerance : rounded_tolerance; }
   std::string rounding_text() const {
@@ -110,7 +84,8 @@ class Comparison {
   }
 
   std::string training(std::vector<std::string>& wrong) {
-    found_ = run_with_room();
+    found_ = programs_.run(
+        [&](const RankPrograms& programs) { return interpreter::run(programs, {.order = options_.order, .steps = steps}); });
     expected_ = interpreter::run(*one_, {.steps = steps});
     add(wrong, differences(*found_, expected_, within()));
     const auto is_gradient = [](const auto& value) { return value.first.ends_with(".gradient"); };
@@ -129,7 +104,7 @@ class Comparison {
   }
 
   std::string checkpoint(std::vector<std::string>& wrong) {
-    const Outcome expected = behind_first_step(expected_);
+    const Outcome expected = behind(expected_, 1);
     const interpreter::RunOptions options{.order = options_.order, .steps = steps};
     add(wrong, differences(interpreter::run_on(*programs_, found_->saved, options), expected, within()),
         "resumed on the same layout, ");
@@ -139,6 +114,24 @@ class Comparison {
     add(wrong, differences(interpreter::run_on(*programs_, expected_.saved, options), expected, within()),
         "resumed from one rank, ");
     return text + ", on one rank, and from one rank";
+  }
+
+  /// The first of other_layouts() that goes together with the small run.
+  std::string other_layout(std::vector<std::string>& wrong) {
+    if (!found_->saved.own.empty()) return "none: a state is each rank's own";
+    std::string refused;
+    for (RunConfig& config : other_layouts(small_.plan)) {
+      const std::string other = layout_text(config);
+      try {
+        ProgramsWithRoom there(plan_run(std::move(config), small_.plan.host(), small_.plan.target()), scratch);
+        wrong = there_and_back({*programs_, found_->saved, *one_, expected_, {.order = options_.order, .steps = steps}, within()},
+                               there);
+        return "the checkpoint resumed on " + other + ", and one saved there on this layout";
+      } catch (const UsageError& error) {
+        refused += "; " + other + ": " + error.what();
+      }
+    }
+    return "none of several ranks goes together with the small run" + refused;
   }
 
   void find_first() {
@@ -160,7 +153,8 @@ class Comparison {
   const SmallRun& small_;
   Proof& proof_;
   const ProofOptions& options_;
-  std::unique_ptr<RankPrograms> programs_, one_;
+  ProgramsWithRoom programs_;
+  std::unique_ptr<RankPrograms> one_;
   std::optional<Plan> one_plan_;
   std::set<std::string> rounding_;  // ops whose kernels round
   Outcome expected_;

@@ -13,7 +13,7 @@ namespace consist::prove {
 
 /// One of the statements that a proof consists of.
 struct Statement {
-  std::string name;                ///< "training", "evaluation", "checkpoint", "full-size collectives", "full-size memory"
+  std::string name;                ///< "training", "evaluation", "checkpoint", "other layout", "order", "full size"
   std::string text;                ///< what was shown, for people: "3 steps: the loss, 27 gradients, ..."
   std::vector<std::string> wrong;  ///< what is not so; empty: it holds
   double seconds = 0;
@@ -36,9 +36,9 @@ struct ProofOptions {
 
 /// Makes the small run of `plan` (small_run.h), runs the programs of all its ranks in fp64 beside one rank, and compares: losses,
 /// norms, the gradients that the optimizer gets, parameters and states over three steps, an evaluation; a checkpoint behind the
-/// first step, resumed on the same layout, on one rank, and from one rank. Then the order of collectives and of memory of the
-/// programs, small and in full size. A statement of steps that is wrong ends neither the proof nor the others. Throws what
-/// small_run() and the compiler throw.
+/// first step, resumed on the same layout, on one rank, from one rank, and on another layout and back (other_layout.h). Then the
+/// order of collectives and of memory of the programs, small and in full size. A statement of steps that is wrong ends neither
+/// the proof nor the others. Throws what small_run() and the compiler throw.
 Proof prove(const Plan& plan, const ProofOptions& options);
 
 }  // namespace consist::prove

@@ -64,7 +64,7 @@ std::string text_of(const Plan& plan, const Proof& proof) {
   for (const std::string& note : proof.notes) text += note + "\n";
   for (const prove::Statement& s : proof.statements) {
     char line[60];
-    std::snprintf(line, sizeof line, "%-7s %-11s %6.1f s  ", s.wrong.empty() ? "holds" : "WRONG", s.name.c_str(), s.seconds);
+    std::snprintf(line, sizeof line, "%-7s %-12s %6.1f s  ", s.wrong.empty() ? "holds" : "WRONG", s.name.c_str(), s.seconds);
     text += line + s.text + "\n";
     for (std::size_t n = 0; n < s.wrong.size() && n < most_shown; ++n) text += "  " + s.wrong[n] + "\n";
     if (s.wrong.size() > most_shown) text += "  and " + std::to_string(s.wrong.size() - most_shown) + " more\n";
@@ -127,8 +127,9 @@ constinit const Command prove_command{
     .about =
         "Shrinks the model, keeps the mesh and what decides how ranks share the work, and runs the programs of all ranks in\n"
         "fp64 in one process: losses, every gradient, parameters and states over three steps, an evaluation, and a checkpoint\n"
-        "that this layout and one rank resume must equal those of one rank to 1e-9. Then the order of collectives and of\n"
-        "memory is proven, of the small programs and of those in full size. No GPU, no data and no weights are needed.\n"
+        "that this layout, one rank and another layout resume must equal those of one rank to 1e-9. Then the order of\n"
+        "collectives and of memory is proven, of the small programs and of those in full size. No GPU, no data and no weights\n"
+        "are needed.\n"
         "The exit status is 0 if all of it holds, 1 if not; then the first value that differs is named, with its op, layer,\n"
         "rank and the pass that put it there (docs/prove.md).\n",
     .own = prove_options,

@@ -53,7 +53,7 @@ void expect_holds(RunConfig config) {
   const Proof proof = prove(plan_run(std::move(config), plugin_host()), {.full_size = false});
   EXPECT_TRUE(proof.holds()) << text;
   EXPECT_THAT(wrong_in(proof), IsEmpty()) << text;
-  EXPECT_EQ(proof.statements.size(), 4u) << text;
+  EXPECT_EQ(proof.statements.size(), 5u) << text;
 }
 
 TEST(Proof, HoldsForLayoutsOfLargeModels) {

@@ -90,7 +90,7 @@ def test_an_explanation() -> None:
 
 def test_a_proof() -> None:
     proof = consist.prove("llama-tiny", "pipeline=2+zero2", ranks=4, accumulation=2, precision="bf16", small_only=True, time_limit=200)
-    assert proof and list(proof.table.statement) == ["training", "evaluation", "checkpoint", "order"]
+    assert proof and list(proof.table.statement) == ["training", "evaluation", "checkpoint", "other layout", "order"]
     assert "the loss" in str(proof) and "statements" in proof._repr_html_()
 
 

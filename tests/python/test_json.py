@@ -122,7 +122,9 @@ def test_prove_shows_its_statements(program: str) -> None:
     document = json.loads(result.stdout)
     check("prove", document)
     assert document["equal"] and document["first_difference"] is None
-    assert [one["name"] for one in document["statements"]] == ["training", "evaluation", "checkpoint", "order", "full size"]
+    assert [one["name"] for one in document["statements"]] == ["training", "evaluation", "checkpoint", "other layout", "order",
+                                                                "full size"]
+    assert "pipeline=2+zero3-offload=2 on 4 ranks" in document["statements"][3]["text"]
     refused = run(program, "prove", "--model", "llama-tiny", "--strategy", "pipeline=9", "--ranks", 9, "--json")
     assert refused.returncode == 2
     check("prove", json.loads(refused.stdout))

@@ -1,0 +1,133 @@
+#include "core/prove/other_layout.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "consist/error.h"
+#include "core/prove/one_rank.h"
+
+namespace consist::prove {
+namespace {
+
+using interpreter::Outcome;
+using interpreter::RankPrograms;
+using interpreter::SavedValues;
+using Strategies = std::vector<StrategyChoice>;
+
+/// Data-parallel strategies, and what stands in for each: states that are divided are not, or otherwise.
+const std::map<std::string, std::string, std::less<>> exchanged{
+    {"ddp", "zero2"}, {"zero2", "zero3-offload"}, {"zero3-offload", "zero2"}};
+
+/// The strategies of the run, each with the number of its ranks.
+Strategies sized(const Plan& plan) {
+  Strategies strategies;
+  for (const StrategyChoice& choice : plan.config().strategies) {
+    int size = 1;
+    for (const StrategyUse& use : plan.layout().active) {
+      if (use.name != choice.name) continue;
+      for (const int axis : use.axes) size *= plan.layout().mesh.axis(axis).size;
+    }
+    strategies.push_back({choice.name, size});
+  }
+  return strategies;
+}
+
+Strategies changed(Strategies strategies, bool halve, bool exchange) {
+  for (StrategyChoice& choice : strategies) {
+    const auto other = exchanged.find(choice.name);
+    if (other != exchanged.end()) {
+      if (exchange) choice.name = other->second;
+    } else if (halve && choice.size >= 4 && choice.size % 2 == 0) {
+      choice.size /= 2;
+    }
+  }
+  return strategies;
+}
+
+int ranks_of(const Strategies& strategies) {
+  int ranks = 1;
+  for (const StrategyChoice& choice : strategies) ranks *= choice.size;
+  return ranks;
+}
+
+/// The same steps: as many sequences in as many micro-batches. Options of strategies that are left out go with them.
+RunConfig with_strategies(const Plan& plan, Strategies strategies) {
+  RunConfig config = plan.config();
+  config.ranks = ranks_of(strategies);
+  config.strategies = std::move(strategies);
+  config.batch = 0;
+  config.transport = automatic_transport;
+  config.transport_of.clear();
+  config.chosen_transport.clear();
+  for (const std::string& stray : stray_owners(config, plan.host())) config.plugin_options.erase(stray);
+  return config;
+}
+
+/// Adds to `wrong` how the steps behind a checkpoint differ from those of one rank. Returns their outcome, if there is one.
+std::optional<Outcome> resumed(const std::function<Outcome()>& steps, const Outcome& expected, double within,
+                               const std::string& where, std::vector<std::string>& wrong) {
+  try {
+    Outcome found = steps();
+    for (const Difference& d : differences(found, expected, within)) wrong.push_back(where + d.text);
+    return found;
+  } catch (const ProgramError& error) {
+    wrong.push_back(where + error.what());
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string layout_text(const RunConfig& config) {
+  return text_of(config.strategies) + " on " + std::to_string(config.ranks) + " ranks";
+}
+
+std::vector<RunConfig> other_layouts(const Plan& plan) {
+  const Strategies own = sized(plan);
+  const RunConfig& config = plan.config();
+  const int most = std::max(config.ranks, 2);
+  const std::int64_t sequences = config.global_batch / config.accumulation;
+  int data = most;
+  while (sequences % data != 0) --data;
+  const Strategies tried[] = {changed(own, true, true),  changed(own, true, false),
+                              changed(own, false, true), {{"zero2", data}},
+                              {{"ddp", data}},           {{"tp-sp", 2}},
+                              {{"pipeline", 2}},         {{"cp", 2}}};
+  std::vector<Strategies> kept{own};
+  std::vector<RunConfig> others;
+  for (const Strategies& strategies : tried) {
+    if (ranks_of(strategies) < 2 || std::ranges::find(kept, strategies) != kept.end()) continue;
+    kept.push_back(strategies);
+    others.push_back(with_strategies(plan, strategies));
+  }
+  return others;
+}
+
+std::vector<std::string> there_and_back(const Checkpoint& checkpoint, ProgramsWithRoom& there) {
+  const interpreter::RunOptions& options = checkpoint.options;
+  const Outcome& expected = checkpoint.expected;
+  const std::string other = layout_text(there->config);
+  interpreter::RunOptions a_step = options;
+  a_step.steps = checkpoint.saved.steps + 1;
+  const Outcome one_step = interpreter::run_on(checkpoint.one, expected.saved, a_step);
+  const auto step_there = [&](const SavedValues& from, const std::string& where, std::vector<std::string>& wrong) {
+    const auto run_step = [&](const RankPrograms& programs) { return interpreter::run_on(programs, from, a_step); };
+    return resumed([&] { return there.run(run_step); }, one_step, checkpoint.within, where, wrong);
+  };
+  std::vector<std::string> wrong, by_itself;
+  const std::optional<Outcome> found = step_there(checkpoint.saved, "resumed on " + other + ", ", wrong);
+  if (wrong.empty()) {
+    resumed([&] { return interpreter::run_on(checkpoint.here, found->saved, options); }, behind(expected, found->saved.steps),
+            checkpoint.within, "saved on " + other + " and resumed on this layout, ", wrong);
+    return wrong;
+  }
+  step_there(expected.saved, "", by_itself);
+  if (!by_itself.empty())
+    wrong.push_back(other + " differs from one rank in resuming one rank's checkpoint, too: " + by_itself.front());
+  return wrong;
+}
+
+}  // namespace consist::prove
