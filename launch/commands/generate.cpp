@@ -99,7 +99,7 @@ struct GenerateRequest {
   Tokens prompt, ends;
   std::int64_t max_tokens;
   SamplerSettings sampling;
-  consist::Output json;
+  Output json;
 };
 
 GenerateRequest request_of(const ParsedRun& parsed, const RunConfig& config, const Parts& parts, PluginHost& host) {
@@ -146,9 +146,9 @@ GenerateRequest request_of(const ParsedRun& parsed, const RunConfig& config, con
 }
 
 /// Prints as characters become whole.
-class Output {
+class TextPrinter {
  public:
-  explicit Output(const GenerateRequest& request) {
+  explicit TextPrinter(const GenerateRequest& request) {
     if (request.text) stream_.emplace(*request.text->tokenizer);
   }
   void token(std::int32_t id) { print(stream_ ? stream_->push(id) : (text_.empty() ? "" : " ") + std::to_string(id)); }
@@ -179,7 +179,7 @@ struct Written {
   double prompt_seconds = 0, seconds = 0;
 };
 
-Written write(const GenerateRequest& request, Generator& generator, Output& output) {
+Written write(const GenerateRequest& request, Generator& generator, TextPrinter& output) {
   Sampler sampler(request.sampling);
   Written written;
   const Clock::time_point begin = Clock::now();
@@ -227,7 +227,7 @@ int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   const std::string weights = load_trained_weights(state, plan.config(), plan.parts(), *job).text;
   std::fprintf(stderr, "%s\n", printable("weights of " + weights + ", " + session.device().info().name).c_str());
   Generator generator(state);
-  Output output(request);
+  TextPrinter output(request);
   const Written written = write(request, generator, output);
   const auto next = static_cast<double>(written.tokens.size() - 1);
   std::fprintf(stderr, "prompt of %zu tokens in %.3f s; %zu tokens%s, %.1f per second\n", request.prompt.size(),
