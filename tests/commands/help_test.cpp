@@ -42,9 +42,9 @@ TEST_P(HelpOf, FitsAScreenAndShowsAnExample) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
-                         ::testing::Values("", "train", "compare", "evaluate", "explain", "generate", "report", "plugins",
-                                           "launch", "tokenize", "bench", "calibrate", "predict", "reproduce", "tune", "show",
-                                           "watch", "completion", "man"),
+                         ::testing::Values("", "train", "compare", "doctor", "evaluate", "explain", "generate", "report",
+                                           "plugins", "launch", "tokenize", "bench", "calibrate", "predict", "reproduce", "tune",
+                                           "show", "watch", "completion", "man"),
                          [](const auto& info) { return info.param.empty() ? std::string("consist") : info.param; });
 
 TEST(TrainHelp, NamesEveryOptionWithItsDefault) {

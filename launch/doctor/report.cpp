@@ -1,0 +1,98 @@
+#include "launch/doctor/report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "launch/cli/exit_status.h"
+#include "launch/cli/json_values.h"
+#include "launch/doctor/words.h"
+
+namespace consist::doctor {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr struct {
+  Status status;
+  const char* word;
+  const char* in_json;
+} status_names[] = {{Status::wrong, "WRONG", "wrong"},
+                    {Status::warning, "warning", "warning"},
+                    {Status::unknown, "unknown", "unknown"},
+                    {Status::not_applicable, "not here", "not_applicable"},
+                    {Status::ok, "ok", "ok"}};
+
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(text.size() + 1, width), ' ');
+  return text;
+}
+
+std::string line_of(const Result& result, const char* word, bool all) {
+  constexpr std::size_t status_width = 10, name_width = 20;
+  const Finding& finding = result.finding;
+  std::string line = padded(word, status_width) + padded(result.name, name_width) + finding.found + "\n";
+  const std::string margin(status_width + name_width, ' ');
+  if (all) line += margin + "expected: " + result.expected + "\n";
+  if (!finding.remedy.empty()) line += margin + "do: " + finding.remedy + "\n";
+  return line;
+}
+
+}  // namespace
+
+int Report::count(Status status) const {
+  return static_cast<int>(
+      std::count_if(results.begin(), results.end(), [&](const Result& result) { return result.finding.status == status; }));
+}
+
+int Report::exit_status() const {
+  return count(Status::wrong) > 0 ? exit_failed : 0;
+}
+
+Report examine(const Facts& facts, const std::vector<Expectation>& expectations) {
+  Report report{.host = facts.machine.host, .results = {}};
+  for (const std::span<const Check> checks :
+       {driver_checks(), gpu_checks(), library_checks(), limit_checks(), network_checks(), clock_checks()}) {
+    for (const Check& check : checks) report.results.push_back({check.subject, check.name, check.expected, check.look(facts)});
+  }
+  for (const Expectation& expected : expectations)
+    report.results.push_back(
+        {"expect", "expect-" + expected.thing, std::to_string(expected.count) + " (--expect)", compare_with(expected, facts)});
+  std::stable_sort(report.results.begin(), report.results.end(),
+                   [](const Result& a, const Result& b) { return a.finding.status < b.finding.status; });
+  return report;
+}
+
+std::string report_text(const Report& report, bool all) {
+  std::string text;
+  for (const auto& [status, word, in_json] : status_names) {
+    if (!all && (status == Status::ok || status == Status::not_applicable)) continue;
+    for (const Result& result : report.results) {
+      if (result.finding.status == status) text += line_of(result, word, all);
+    }
+  }
+  if (!text.empty()) text += "\n";
+  text += report.host + ": " + std::to_string(report.count(Status::wrong)) + " wrong, " +
+          number_of(report.count(Status::warning), "warning") + ", " + std::to_string(report.count(Status::unknown)) +
+          " unknown, " + std::to_string(report.count(Status::ok)) + " ok, " +
+          std::to_string(report.count(Status::not_applicable)) + " do not apply here";
+  return text + (all ? ".\n" : " (--all lists them).\n");
+}
+
+Json json_of(const Report& report) {
+  Json counts = Json::object(), checks = Json::array();
+  const auto name_of = [](Status status) {
+    return std::find_if(std::begin(status_names), std::end(status_names), [&](const auto& row) { return row.status == status; })
+        ->in_json;
+  };
+  for (const auto& row : status_names) counts[row.in_json] = report.count(row.status);
+  for (const Result& result : report.results)
+    checks.push_back({{"subject", result.subject},
+                      {"check", result.name},
+                      {"status", name_of(result.finding.status)},
+                      {"expected", result.expected},
+                      {"found", result.finding.found},
+                      {"remedy", launch::text_or_null(result.finding.remedy)}});
+  return {{"version", 1}, {"host", report.host}, {"counts", std::move(counts)}, {"checks", std::move(checks)}};
+}
+
+}  // namespace consist::doctor
