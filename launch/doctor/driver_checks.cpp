@@ -9,8 +9,7 @@ namespace {
 
 constexpr const char* give_gpus =
     "start the container with GPUs (docker run --gpus all; Kubernetes: resources.limits nvidia.com/gpu; needs the NVIDIA "
-    "container "
-    "toolkit)";
+    "container toolkit)";
 
 /// The first sentence of a reason that ends in what to do.
 std::string without_remedy(const std::string& reason) {

@@ -49,8 +49,9 @@ Expectation read_expectation(const std::string& text) {
 Finding compare_with(const Expectation& expected, const Facts& facts) {
   for (const auto& [thing, count, remedy] : counted) {
     if (thing != expected.thing) continue;
-    const std::string found = std::to_string(count(facts));
-    return count(facts) == expected.count ? ok(found) : wrong(found + " instead of " + std::to_string(expected.count), remedy);
+    const int here = count(facts);
+    const std::string found = std::to_string(here);
+    return here == expected.count ? ok(found) : wrong(found + " instead of " + std::to_string(expected.count), remedy);
   }
   return unknown("it is not counted");
 }

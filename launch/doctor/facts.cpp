@@ -41,6 +41,7 @@ Facts read_facts(Machine machine, std::string archive_folder) {
   std::future<std::vector<PluginState>> plugins = std::async(std::launch::async, facts.machine.plugins);
   facts.gpus = read_gpus(facts.machine);
   facts.rdma = read_rdma_devices(facts.machine);
+  facts.group = read_group_limits(facts.machine);
   try {
     facts.job = job_address_from_environment(facts.machine.environment);
   } catch (const Error& error) {

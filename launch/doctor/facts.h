@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/job/job.h"
+#include "launch/doctor/cgroups.h"
 #include "launch/doctor/check.h"
 #include "launch/doctor/gpus.h"
 #include "launch/doctor/machine.h"
@@ -18,6 +19,7 @@ struct Facts {
   std::string archive_folder = ".";  ///< where archives will lie
   Gpus gpus;
   std::vector<RdmaDevice> rdma;
+  GroupLimits group;
   std::vector<PluginState> plugins;
   std::string plugin_problem;  ///< why the plugins could not be listed; empty if they were
   JobAddress job;              ///< of one rank alone where `job_problem` says something

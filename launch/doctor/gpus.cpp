@@ -38,10 +38,8 @@ std::optional<bool> switch_in(std::string_view text) {
 }
 
 std::optional<std::uint64_t> bits_in(std::string_view text) {
-  if (!text.starts_with("0x")) return std::nullopt;
   std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), value, 16);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+  return text.starts_with("0x") && parse_number(text.substr(2), value, 16) ? std::optional(value) : std::nullopt;
 }
 
 std::optional<Gpu> gpu_of(std::string_view line) {

@@ -6,7 +6,6 @@
 #include "consist/text.h"
 #include "core/base/number.h"
 #include "core/base/one_line.h"
-#include "launch/doctor/cgroups.h"
 #include "launch/doctor/check.h"
 #include "launch/doctor/facts.h"
 #include "launch/doctor/words.h"
@@ -98,7 +97,7 @@ std::optional<std::int64_t> memory_of(const Machine& machine, std::string_view n
 
 Finding memory_is_left(const Facts& facts) {
   constexpr std::int64_t a_rank = 2 * gib;
-  const GroupLimits limits = read_group_limits(facts.machine);
+  const GroupLimits& limits = facts.group;
   std::optional<std::int64_t> left = memory_of(facts.machine, "MemAvailable:");
   if (limits.memory && (!left || limits.memory_left < *left)) left = limits.memory_left;
   if (!left) return unknown("neither /proc/meminfo nor a control group can be read");
@@ -110,7 +109,7 @@ Finding memory_is_left(const Facts& facts) {
 }
 
 Finding all_processors_may_work(const Facts& facts) {
-  const int quota = read_group_limits(facts.machine).cores, seen = facts.machine.processors;
+  const int quota = facts.group.cores, seen = facts.machine.processors;
   if (quota == 0 || quota >= seen)
     return ok(number_of(seen, "processor") + (quota == 0 ? ", no quota" : ", quota " + std::to_string(quota)));
   return warning("the quota is worth " + std::to_string(quota) + " of the " + number_of(seen, "processor") + " that are seen",
@@ -119,7 +118,7 @@ Finding all_processors_may_work(const Facts& facts) {
 }
 
 Finding threads_fit(const Facts& facts) {
-  const int quota = read_group_limits(facts.machine).cores;
+  const int quota = facts.group.cores;
   const int cores = quota == 0 ? facts.machine.processors : std::min(quota, facts.machine.processors);
   const std::optional<std::string> variable = facts.machine.variable("OMP_NUM_THREADS");
   if (!variable || variable->empty()) return ok("OMP_NUM_THREADS is not set: ranks share " + number_of(cores, "processor"));

@@ -22,15 +22,19 @@ constexpr struct {
                     {Status::not_applicable, "not here", "not_applicable"},
                     {Status::ok, "ok", "ok"}};
 
+const auto& names_of(Status status) {
+  return *std::find_if(std::begin(status_names), std::end(status_names), [&](const auto& row) { return row.status == status; });
+}
+
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(text.size() + 1, width), ' ');
   return text;
 }
 
-std::string line_of(const Result& result, const char* word, bool all) {
+std::string line_of(const Result& result, bool all) {
   constexpr std::size_t status_width = 10, name_width = 20;
   const Finding& finding = result.finding;
-  std::string line = padded(word, status_width) + padded(result.name, name_width) + finding.found + "\n";
+  std::string line = padded(names_of(finding.status).word, status_width) + padded(result.name, name_width) + finding.found + "\n";
   const std::string margin(status_width + name_width, ' ');
   if (all) line += margin + "expected: " + result.expected + "\n";
   if (!finding.remedy.empty()) line += margin + "do: " + finding.remedy + "\n";
@@ -64,11 +68,9 @@ Report examine(const Facts& facts, const std::vector<Expectation>& expectations)
 
 std::string report_text(const Report& report, bool all) {
   std::string text;
-  for (const auto& [status, word, in_json] : status_names) {
-    if (!all && (status == Status::ok || status == Status::not_applicable)) continue;
-    for (const Result& result : report.results) {
-      if (result.finding.status == status) text += line_of(result, word, all);
-    }
+  for (const Result& result : report.results) {
+    const Status status = result.finding.status;
+    if (all || (status != Status::ok && status != Status::not_applicable)) text += line_of(result, all);
   }
   if (!text.empty()) text += "\n";
   text += report.host + ": " + std::to_string(report.count(Status::wrong)) + " wrong, " +
@@ -80,15 +82,11 @@ std::string report_text(const Report& report, bool all) {
 
 Json json_of(const Report& report) {
   Json counts = Json::object(), checks = Json::array();
-  const auto name_of = [](Status status) {
-    return std::find_if(std::begin(status_names), std::end(status_names), [&](const auto& row) { return row.status == status; })
-        ->in_json;
-  };
   for (const auto& row : status_names) counts[row.in_json] = report.count(row.status);
   for (const Result& result : report.results)
     checks.push_back({{"subject", result.subject},
                       {"check", result.name},
-                      {"status", name_of(result.finding.status)},
+                      {"status", names_of(result.finding.status).in_json},
                       {"expected", result.expected},
                       {"found", result.finding.found},
                       {"remedy", launch::text_or_null(result.finding.remedy)}});
