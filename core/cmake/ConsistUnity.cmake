@@ -1,5 +1,5 @@
-# Compiles the C++ sources of a folder together: one reads the headers and instantiates the templates that twelve would read and
-# instantiate each, so a whole build takes a third of the time. A change of one file compiles its group again, for which it is off
+# Compiles the C++ sources of a folder together: headers are read, and templates instantiated, once for ten files. The core takes a
+# third of the time so. A change of one file compiles its group again, for which it is off
 # where people work on the code.
 option(CONSIST_UNITY "Compile the sources of each folder together: quick where all is built once" OFF)
 
