@@ -37,7 +37,7 @@ inline const ModelChoice four_heads{"qwen3-tied", R"({"num_attention_heads": 4, 
 inline std::string refusal(const ModelChoice& model, const Words& words) {
   try {
     compile(config_of(model, words), 0);
-  } catch (const Error& error) {
+  } catch (const UsageError& error) {
     return error.what();
   }
   return "nothing was refused";
