@@ -145,8 +145,8 @@ Json get_clip(const C& config) {
 constexpr RunOption table[] = {
     row<&C::model>({"model", text, "", "preset, Hugging Face folder (weights are loaded), hf://ORG/NAME"}, "NAME|FOLDER",
                    configuration, program),
-    source({"config", text, "", "options from a file (TOML, JSON; docs/configuration.md), or those of an archive's run"}, "FILE"),
-    source({"print-config", flag, "false", "write the configuration as such a file instead of running it"}, "", display),
+    source({"config", text, "", "options of TOML, JSON or an archive's run"}, "FILE"),
+    source({"print-config", flag, "false", "write such a file instead of running"}, "", display),
     row_of<set_strategies, get_strategies>({"strategy", text, "ddp", "one, several combined: a=2+b, or on two mesh axes: a=2x4"},
                                            "S", configuration, program),
     row_of<set_transports, get_transports>({"transport", text, "auto", "auto: the fastest; T1, or T1+a=T2"}, "T", configuration,

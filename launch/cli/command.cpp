@@ -50,7 +50,12 @@ std::vector<Entry> entries_of(const Command& command) {
 }
 
 std::string options_text(const Command& command) {
-  if (command.is_of_runs()) return help_text(run_option_table(), most_columns);
+  if (command.is_of_runs) {
+    std::vector<RunOption> options(run_option_table().begin(), run_option_table().end());
+    options.insert(options.end(), command.own.begin(), command.own.end());
+    std::stable_sort(options.begin(), options.end(), [](const RunOption& a, const RunOption& b) { return a.group < b.group; });
+    return help_text(options, most_columns);
+  }
   const std::vector<Entry> entries = entries_of(command);
   std::size_t width = 0;
   for (const Entry& entry : entries) {
@@ -104,7 +109,7 @@ std::string help_of(const Command& command) {
   add(options);
   add(command.notes);
   const std::string example = *command.example == '\0' ? "" : std::string("example: ") + command.example;
-  if (command.is_of_runs()) return text + example;  // the longest help, which fits a screen
+  if (command.is_of_runs) return text + example;  // the longest help, which fits a screen
   add(example);
   return text;
 }

@@ -41,6 +41,7 @@ struct Command {
   std::string_view operand = "";
   Takes takes = Takes::nothing;
   std::span<const TakenOption> taken = {};
+  bool is_of_runs = false;                        ///< its help and its page state all options of a run
   int (*run)(const CommandLine& line) = nullptr;  ///< returns the exit status; consist::Error leaves through main
 
   bool takes_run_options() const noexcept { return takes == Takes::all || takes == Takes::named; }
@@ -49,8 +50,6 @@ struct Command {
   bool takes_of_run(std::string_view name) const noexcept;
   /// The option of that name: its own, --help, or one of a run that it takes. Null if there is none.
   const RunOption* find(std::string_view name) const noexcept;
-  /// True of the command whose options are a run's, and whose help and page state them all.
-  bool is_of_runs() const noexcept { return takes == Takes::all && own.empty() && taken.empty(); }
   bool is_hidden() const noexcept { return takes == Takes::words; }
 };
 

@@ -72,7 +72,7 @@ std::string man_page(const Command& command, const std::string& version) {
   std::string text = heading(page_name(command.name), version, command.summary) + body(command) + ".SH OPTIONS\n";
   text += entry_of(help_option);
   for (const RunOption& option : command.own) text += entry_of(option);
-  if (command.is_of_runs()) {
+  if (command.is_of_runs) {
     const char* title = nullptr;
     for (const RunOption& option : run_option_table()) {
       if (title != title_of(option.group)) text += ".SS " + shown(title_of(option.group)) + "\n";
@@ -85,8 +85,9 @@ std::string man_page(const Command& command, const std::string& version) {
     if (*taken.help != '\0') option.spec.help = taken.help;
     text += entry_of(option);
   }
-  if (command.takes == Takes::all && !command.is_of_runs()) text += ".PP\nAll options of\n.BR consist\\-train (1)\nare taken, too.\n";
-  return text + ".SH SEE ALSO\n.BR consist (1)" + (command.is_of_runs() ? "" : ",\n.BR consist\\-train (1)") + "\n";
+  if (command.takes == Takes::all && !command.is_of_runs)
+    text += ".PP\nAll options of\n.BR consist\\-train (1)\nare taken, too.\n";
+  return text + ".SH SEE ALSO\n.BR consist (1)" + (command.is_of_runs ? "" : ",\n.BR consist\\-train (1)") + "\n";
 }
 
 std::string overview_page(CommandTable commands, const std::string& version) {

@@ -13,6 +13,8 @@
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
+#include "launch/cluster/options.h"
+#include "launch/cluster/train_on_cluster.h"
 #include "launch/commands/commands.h"
 #include "launch/generate/model_text.h"
 #include "launch/import/hub_download.h"
@@ -67,6 +69,8 @@ void print_residual(const std::string& archive) {
   std::fputs(printable(launch::residual_line(residual) + more + "\n").c_str(), stdout);
 }
 
+constexpr RunOption train_options[] = {launch::on_option, launch::cluster_option, launch::dry_run_option};
+
 int train(const CommandLine& line) {
   const ParsedRun parsed = parse_run(line);
   require_length(parsed);
@@ -76,6 +80,7 @@ int train(const CommandLine& line) {
     print_config(config, host, plugin_paths(parsed));
     return 0;
   }
+  if (launch::is_on_cluster(parsed)) return launch::train_on_cluster(parsed, std::move(config), host);
   if (job_address_from_environment(process_environment()).size == 1) launch::bring_hub_model(config.model, !config.from_scratch);
   return launch::run_in_job("train", line.arguments, parsed, std::move(config), host,
                             [&](const Plan& plan, JoinedJob& job, launch::StopSignals& signals) {
@@ -98,9 +103,11 @@ constinit const Command train_command{
     .name = "train",
     .summary = "train a model",
     .usage = "--model NAME [OPTIONS] [--<part>.<option> VALUE]...",
+    .own = train_options,
     .notes = "Options of parts, such as --ddp.bucket-size: consist plugins NAME.\n",
     .example = "consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n",
     .takes = Takes::all,
+    .is_of_runs = true,
     .run = train};
 
 }  // namespace consist::commands

@@ -35,7 +35,8 @@ SECONDS = 120
 # Commands of parts that are not in the tree: tests/external builds these and runs what docs/plugins.md and docs/kernels.md say of them.
 OF_EXTERNAL = ("ddp-plain", "plain-decoder-tiny", "squared-relu")
 # Without a place in predictions.
-OF_RUNS = {"--repeats": 1, "--until-sure": 1, "--output": 1, "--overwrite": 0, "--add": 1, "--measure": 1, "--search-seconds": 1, "--configurations": 1, "--rows": 1}
+OF_RUNS = {"--repeats": 1, "--until-sure": 1, "--output": 1, "--overwrite": 0, "--add": 1, "--measure": 1, "--search-seconds": 1, "--configurations": 1, "--rows": 1,
+           "--on": 1, "--cluster": 1, "--dry-run": 0}
 
 TORCHTITAN = """[model]
 name = "llama3"
@@ -98,7 +99,8 @@ def of_markdown(path, lines):
                 end = last + 1
                 while end < len(lines) and not lines[end].lstrip().startswith(("```", "$ ", "consist ")):
                     end += 1
-                ranks = "16" if match[1].startswith("srun") else None  # docs/jobs.md: 8 a node, of two nodes
+                on_cluster = match[1].startswith("srun") or " --on " in match["words"]
+                ranks = "16" if on_cluster else None  # docs/jobs.md, docs/clusters.md: 8 a node, of two nodes
                 yield Command(f"{path}:{at + 1}", words_of(match["words"].split(" | ")[0]), "\n".join(lines[last + 1:end]), ranks)
             at = last
         else:

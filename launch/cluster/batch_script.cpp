@@ -1,0 +1,91 @@
+#include "launch/cluster/batch_script.h"
+
+#include "consist/error.h"
+
+namespace consist::launch {
+namespace {
+
+/// Seconds that ranks have to end by themselves after the first one has: as long as the launcher of one machine gives them after
+/// a signal. They leave a job together, within moments.
+constexpr int seconds_after_the_first = 60;
+
+std::string directive(const std::string& text) {
+  return "#SBATCH " + text + "\n";
+}
+
+std::string resources(const SlurmSettings& settings, int ranks) {
+  const int a_node = settings.ranks_per_node;
+  if (ranks > a_node && ranks % a_node != 0)
+    throw UsageError("--ranks " + std::to_string(ranks) + " do not fill nodes of " + std::to_string(a_node) + " ranks (" +
+                     settings.file + ": ranks-per-node); give a multiple of " + std::to_string(a_node) +
+                     ", or fewer for one node");
+  const int nodes = ranks > a_node ? ranks / a_node : 1, tasks = ranks / nodes;
+  std::string text = directive("--nodes=" + std::to_string(nodes)) + directive("--ntasks-per-node=" + std::to_string(tasks));
+  const int gpus = (settings.gpus_per_node * tasks + a_node - 1) / a_node;
+  if (gpus > 0) text += directive("--gpus-per-node=" + std::to_string(gpus));
+  if (settings.cpus_per_rank > 0) text += directive("--cpus-per-task=" + std::to_string(settings.cpus_per_rank));
+  return text;
+}
+
+std::string head(const SlurmSettings& settings, const BatchJob& job) {
+  std::string text = "#!/usr/bin/env bash\n" + directive("--job-name=" + job.name);
+  if (!settings.partition.empty()) text += directive("--partition=" + settings.partition);
+  if (!settings.account.empty()) text += directive("--account=" + settings.account);
+  if (!settings.time.empty()) text += directive("--time=" + settings.time);
+  text += resources(settings, job.ranks);
+  if (settings.exclusive) text += directive("--exclusive");
+  text += directive("--no-requeue") + directive("--output=" + job.folder + "/" + job_files::output) +
+          directive("--error=" + job.folder + "/" + job_files::errors);
+  for (const std::string& line : settings.lines) text += directive(line);
+  return text;
+}
+
+std::string environment(const SlurmSettings& settings, const BatchJob& job) {
+  std::string text =
+      "# sbatch passes the submitting shell's environment on, which may describe another job.\n"
+      "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT CONSIST_JOB_PORT CONSIST_JOB_TOKEN\n"
+      "unset JOB_COMPLETION_INDEX OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE\n"
+      "export CONSIST_JOB_TOKEN_FILE=" +
+      shell_word(job.folder + "/" + job_files::token) + "\n";
+  for (const auto& [name, value] : settings.environment) text += "export " + name + "=" + shell_word(value) + "\n";
+  for (const std::string& line : settings.before) text += line + "\n";
+  return text;
+}
+
+std::string command(const SlurmSettings& settings, const BatchJob& job) {
+  std::string text = "srun --kill-on-bad-exit=0 --wait=" + std::to_string(seconds_after_the_first);
+  if (settings.cpus_per_rank > 0) text += " --cpus-per-task=" + std::to_string(settings.cpus_per_rank);
+  if (!settings.image.empty()) {
+    const std::string mounts = settings.folder + ":" + settings.folder + "," + job.working_folder + ":" + job.working_folder;
+    text += " --container-image=" + shell_word(settings.image) + " --container-mounts=" + shell_word(mounts) +
+            " --container-workdir=" + shell_word(job.working_folder);
+  }
+  text += " \\\n  " + shell_word(settings.consist);
+  for (const std::string& word : job.words) text += " " + shell_word(word);
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,=@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string batch_script(const SlurmSettings& settings, const BatchJob& job) {
+  const std::string status = shell_word(job.folder + "/" + job_files::status);
+  return head(settings, job) + "cd -- " + shell_word(job.working_folder) + " || exit 1\n\n" + environment(settings, job) +
+         "# NICs pin memory; the ranks inherit this limit.\n"
+         "ulimit -l unlimited 2> /dev/null || echo \"consist: the limit of pinned memory stays at $(ulimit -l) KiB\" >&2\n\n"
+         "# The end of one rank ends the others through the job, with their messages; --wait is for those that it cannot.\n" +
+         command(settings, job) +
+         "status=$?\n"
+         "rm -f -- \"$CONSIST_JOB_TOKEN_FILE\"\n"
+         "echo \"$status\" > " +
+         status + ".new && mv -- " + status + ".new " + status + "\nexit \"$status\"\n";
+}
+
+}  // namespace consist::launch

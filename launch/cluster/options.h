@@ -1,0 +1,17 @@
+// Options of commands that run on a cluster.
+#pragma once
+
+#include "launch/cli/command.h"
+
+namespace consist::launch {
+
+inline constexpr RunOption on_option =
+    valued("on", OptionKind::choice, "here", "WHERE", "here, or slurm (docs/clusters.md)", "here|slurm");
+inline constexpr RunOption cluster_option = valued("cluster", OptionKind::text, "", "FILE", "the cluster's; else cluster.toml");
+inline constexpr RunOption dry_run_option = [] {
+  RunOption row = a_switch("dry-run", "with --on: print the jobs");
+  row.group = OptionGroup::results;
+  return row;
+}();
+
+}  // namespace consist::launch
