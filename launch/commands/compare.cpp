@@ -8,16 +8,18 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "consist/error.h"
 #include "consist/text.h"
-#include "core/base/write_text.h"
 #include "core/plan/plan.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
+#include "launch/cluster/options.h"
+#include "launch/cluster/train_job.h"
 #include "launch/commands/commands.h"
 #include "launch/compare/earlier_comparison.h"
 #include "launch/compare/effects.h"
@@ -28,11 +30,13 @@
 #include "launch/compare/predicted.h"
 #include "launch/compare/programs.h"
 #include "launch/compare/request.h"
+#include "launch/compare/row_runner.h"
 #include "launch/compare/rows.h"
 #include "launch/compare/runs.h"
 #include "launch/compare/table.h"
 #include "launch/compare/winner.h"
 #include "launch/predict/expert_load_option.h"
+#include "launch/start/noted_signals.h"
 #include "launch/verdict/referee.h"
 #include "launch/verdict/request.h"
 #include "launch/view/report/page.h"
@@ -45,8 +49,8 @@ using namespace launch;
 
 constexpr RunOption compare_options[] = {
     a_switch("predict",
-             "simulate each row for the machine of --machine (h200 without it) and run nothing; after real runs the table has "
-             "predicted steps beside the measured ones if --machine is given or the device's machine is known (docs/predict.md)"),
+             "simulate each row for --machine (h200 without it), run nothing; after real runs predicted steps are beside "
+             "measured ones if --machine is given or the device's is known (docs/predict.md)"),
     expert_load_option,
     valued("output", OptionKind::text, "runs/compare", "FOLDER",
            "archives, configurations (--config takes them), logs and comparison.h5"),
@@ -68,6 +72,9 @@ constexpr RunOption compare_options[] = {
     valued("slower", OptionKind::text, "", "P", slower_help),
     valued("within", OptionKind::text, "", "P", within_help),
     valued("confidence", OptionKind::text, "95%", "P", "of the verdicts"),
+    on_option,
+    cluster_option,
+    dry_run_option,
 };
 constexpr TakenOption compare_takes[] = {
     {"config", "options from a file (docs/configuration.md), in which lists are those of a comparison"}};
@@ -82,6 +89,8 @@ class Comparison {
       : request_(std::move(request)),
         referee_(std::move(referee)),
         host_(host),
+        runner_(request_.cluster ? make_cluster_runner(*request_.cluster, host, request_.plugins)
+                                 : make_local_runner(host, request_.plugins)),
         summary_((fs::path(request_.output) / "comparison.h5").string()) {}
 
   int run() {
@@ -89,6 +98,7 @@ class Comparison {
       rows_ = expand_rows(request_.train, [&](const std::string& name) { return list_rule(name, host_); });
       leave_out_stray_options();
       check_rows();
+      if (request_.dry_run) return print_jobs();
       print_event(comparison_event(rows_, request_.predict ? "" : request_.output));
       if (request_.predict) {
         check_report();
@@ -219,7 +229,7 @@ class Comparison {
 
   /// Repeats are interleaved, every other round backwards: what changes slowly on the machine reaches all rows alike.
   void run_rows() {
-    signal_ = &take_signals();
+    signal_ = &note_signals().number;
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       if (outcomes_[i].status == "refused") {
@@ -247,14 +257,19 @@ class Comparison {
 
   /// Runs the rows of `order` once, and leaves those in it that have finished a run, in the opposite order.
   void run_round(std::vector<std::size_t>& order, int repeat, int repeats) {
-    for (std::size_t at = 0; at < order.size() && *signal_ == 0; ++at) {
-      const std::string of_repeats =
-          repeat == 1 ? "" : ", repeat " + std::to_string(repeat) + (repeat > repeats ? "" : " of " + std::to_string(repeats));
-      std::fprintf(stderr, "[%zu/%zu%s] %s\n", at + 1, order.size(), of_repeats.c_str(),
-                   printable(rows_[order[at]].label).c_str());
-      run_once(order[at], repeat);
-      write_comparison_archive(summary_, rows_, outcomes_);
-    }
+    std::size_t at = 0;
+    const auto next = [&]() -> std::optional<RowRun> {
+      while (at < order.size() && *signal_ == 0) {
+        const std::string of_repeats =
+            repeat == 1 ? "" : ", repeat " + std::to_string(repeat) + (repeat > repeats ? "" : " of " + std::to_string(repeats));
+        std::fprintf(stderr, "[%zu/%zu%s] %s\n", at + 1, order.size(), of_repeats.c_str(),
+                     printable(rows_[order[at]].label).c_str());
+        const std::size_t row = order[at++];
+        if (std::optional<RowRun> run = begin_run(row, repeat)) return run;
+      }
+      return std::nullopt;
+    };
+    runner_->run(next, [&](const RowRun& run, RunOutcome outcome) { end_run(run.row, run.repeat, std::move(outcome)); });
     order.erase(std::remove_if(order.begin(), order.end(), [&](std::size_t i) { return !outcomes_[i].finished(); }), order.end());
     std::reverse(order.begin(), order.end());
   }
@@ -306,37 +321,73 @@ class Comparison {
     }
   }
 
-  void run_once(std::size_t row, int repeat) {
-    const std::string archive = archive_of(row, repeat), config = config_text(row, repeat);
+  /// The run of a row, unless it was made before.
+  std::optional<RowRun> begin_run(std::size_t row, int repeat) {
+    const std::string archive = archive_of(row, repeat);
     print_event(started_event(row, repeat, archive));
-    RunOutcome run;
-    if (!request_.overwrite && is_done(archive, config, host_)) {
+    if (!request_.overwrite && is_done(archive, config_text(row, repeat), host_)) {
       std::fprintf(stderr, "  done before\n");
-      run = read_outcome(archive, settled_[row].price);
-    } else {
-      const std::string base = (fs::path(request_.output) / label_of_repeat(rows_[row], repeat)).string(), file = base + ".toml";
-      const RunConfig whole = config_in_place(config_of(rows_[row]), place_label(row, repeat), host_);
-      write_text(file, to_toml(whole, host_, request_.plugins));
-      run = run_in_process(file, whole.notes, archive, base + ".log", request_.overwrite);
+      end_run(row, repeat, read_outcome(archive, settled_[row].price));
+      return std::nullopt;
     }
+    return row_run(row, repeat);
+  }
+
+  RowRun row_run(std::size_t row, int repeat) {
+    return {.row = row,
+            .repeat = repeat,
+            .label = rows_[row].label,
+            .config = config_in_place(config_of(rows_[row]), place_label(row, repeat), host_),
+            .archive = archive_of(row, repeat),
+            .base = (fs::path(request_.output) / label_of_repeat(rows_[row], repeat)).string(),
+            .overwrite = request_.overwrite};
+  }
+
+  void end_run(std::size_t row, int repeat, RunOutcome run) {
     run.repeat = repeat;
+    take_run(row, std::move(run));
+    write_comparison_archive(summary_, rows_, outcomes_);
+  }
+
+  void take_run(std::size_t row, RunOutcome run) {
     print_event(ended_event(row, run));
     CompareOutcome& outcome = outcomes_[row];
     failed_ |= run.status == "failed" || run.status == "cut off";
+    const std::string whose = request_.cluster ? rows_[row].label + ": " : "";  // several run at once
     if (run.status != "finished") {
-      std::fprintf(stderr, "  %s: %s\n", printable(run.status).c_str(), printable(run.reason).c_str());
+      std::fprintf(stderr, "  %s%s: %s\n", printable(whose).c_str(), printable(run.status).c_str(),
+                   printable(run.reason).c_str());
       if (!outcome.runs.empty()) return;  // the repeats that finished stand
       outcome.status = run.status;
       outcome.reason = run.reason;
       return;
     }
     const std::string disturbance = disturbance_of(run);
-    std::fprintf(stderr, "  %s tokens/s, loss %.4f%s\n", si_text(run.tokens_per_second).c_str(), run.final_loss,
-                 disturbance.empty() ? "" : (" (" + disturbance + ")").c_str());
+    std::fprintf(stderr, "  %s%s tokens/s, loss %.4f%s\n", printable(whose).c_str(), si_text(run.tokens_per_second).c_str(),
+                 run.final_loss, disturbance.empty() ? "" : (" (" + disturbance + ")").c_str());
     outcome.status = "finished";
     outcome.reason.clear();
     outcome.runs.push_back(std::move(run));
     settle(outcomes_);
+  }
+
+  /// --dry-run: the first job of each row.
+  int print_jobs() {
+    int jobs = 0;
+    bool any = false;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (outcomes_[i].status == "refused") {
+        std::printf("# %s: refused: %s\n", printable(rows_[i].label).c_str(), printable(outcomes_[i].reason).c_str());
+      } else if (outcomes_[i].same_program_as == i) {
+        any = true;
+        RowRun run = row_run(i, 1);
+        run.config.archive = run.archive;
+        std::printf("# %s\n%s\n", printable(run.label).c_str(),
+                    dry_run_text(plan_train_job(*request_.cluster, {"compare", run.config, request_.plugins, {}, jobs++}, host_))
+                        .c_str());
+      }
+    }
+    return any && !misspelt_ ? 0 : exit_usage;
   }
 
   int choose_repeats(const std::vector<std::size_t>& order) const {
@@ -403,6 +454,7 @@ class Comparison {
   const CompareRequest request_;
   std::optional<Referee> referee_;
   PluginHost& host_;
+  const std::unique_ptr<RowRunner> runner_;
   const std::string summary_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<CompareRow> rows_;
@@ -424,6 +476,7 @@ int compare(const CommandLine& line) {
   request.owners_of_file = owners_of(entries, request);
   const std::vector<std::string> words = words_of(entries, request.train, host);
   request.train.insert(request.train.begin(), words.begin(), words.end());
+  settle_ranks(request);
   std::optional<Referee> referee = read_referee(line);
   if (referee && (request.predict || request.train.empty()))
     throw UsageError(
@@ -439,21 +492,19 @@ constinit const Command compare_command{
     .summary = "train every combination of the listed values and compare them",
     .usage = "--model A,B --strategy S,T --precision P,Q ... [--predict | --output FOLDER] [OPTIONS of train]",
     .about =
-        "Trains every combination of the listed values, each in processes of its own and several times in turn, and\n"
-        "prints a table: tokens/s with their confidence interval, step time, share of the measured bound, planned and\n"
-        "measured memory, bytes sent, final loss and its parity; then the effect of each choice by itself, and the\n"
-        "fastest row of each model if it can be told apart. Combinations that are illegal or unavailable are in the table\n"
-        "with their reason, those that are the same program share a row, and a run that fails does not stop the rest.\n"
-        "The same command continues a comparison that was stopped. Another one in the same folder is refused where it would\n"
-        "replace runs of other options, or rows of comparison.h5 that it does not have itself.\n",
+        "Trains every combination of the listed values, each in processes of its own and several times in turn, and prints a\n"
+        "table: tokens/s with their confidence interval, step time, share of the measured bound, planned and measured memory,\n"
+        "bytes sent, final loss and its parity; then the effect of each choice by itself, and the fastest row of each model if\n"
+        "it can be told apart. Illegal or unavailable combinations are in the table with their reason, those that are the same\n"
+        "program share a row, and a run that fails does not stop the rest. The same command continues a comparison that was\n"
+        "stopped. Another one in the same folder is refused where it would replace other runs or rows.\n",
     .own = compare_options,
     .notes =
-        "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds\n"
-        "for the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B,\n"
-        "--from-set KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. The word from\n"
-        "is the value of the file of --from: --strategy from,zero2. Not lists:\n"
-        "--plugin, --checkpoint and --export, which name a folder in which each run has its own, and --trace, a file to\n"
-        "whose name each run adds its own.\n",
+        "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds for\n"
+        "the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B, --from-\n"
+        "set KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. The word from is the\n"
+        "value of the file of --from: --strategy from,zero2. Not lists: --plugin, --checkpoint and --export, which name a\n"
+        "folder in which each run has its own, and --trace, a file to whose name each run adds its own.\n",
     .example = "consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n",
     .takes = Takes::all,
     .taken = compare_takes,

@@ -41,6 +41,8 @@ CompareRequest read_compare_request(const CommandLine& line) {
                          .plugins = {},
                          .command = {"consist", "compare"},
                          .report = line.text("report"),
+                         .cluster = {},
+                         .dry_run = line.flag("dry-run"),
                          .owners_of_file = {}};
   request.command.insert(request.command.end(), line.arguments.begin(), line.arguments.end());
   const char* of_runs = request.repeats > 0    ? "--repeats"
@@ -51,9 +53,18 @@ CompareRequest read_compare_request(const CommandLine& line) {
   if (request.predict && of_runs != nullptr)
     throw UsageError(std::string("--predict runs nothing and writes nothing, so that ") + of_runs +
                      " has no meaning beside it; leave one of them out");
+  if (is_on_cluster(line)) {
+    if (request.predict) throw UsageError("--predict runs nothing, so that --on has no meaning beside it; leave one of them out");
+    request.cluster = read_slurm_settings(line);
+  }
   if (request.experts && !request.predict)
     throw UsageError("--expert-load is for --predict: runs have the load to which their routers come");
   return request;
+}
+
+void settle_ranks(CompareRequest& request) {
+  if (request.cluster && !request.train.empty() && !is_given(request.train, "ranks"))
+    request.train.push_back("--ranks=" + std::to_string(request.cluster->ranks()));
 }
 
 std::vector<ConfigEntry> entries_of(const CompareRequest& request) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/plan/expert_load.h"
 #include "core/plugin/host.h"
 #include "launch/cli/command_line.h"
+#include "launch/cluster/cluster_file.h"
 
 namespace consist::launch {
 
@@ -26,6 +28,8 @@ struct CompareRequest {
   std::vector<std::string> plugins;      ///< the paths of --plugin
   std::vector<std::string> command;      ///< the words as they were given, for the report
   std::string report;                    ///< an HTML page of the comparison; empty: none
+  std::optional<SlurmSettings> cluster;  ///< rows are jobs of it; none: they run here
+  bool dry_run = false;                  ///< jobs are printed
   std::set<std::string> owners_of_file;  ///< parts whose options the file of --config alone states
 };
 
@@ -34,6 +38,9 @@ CompareRequest read_compare_request(const CommandLine& line);
 
 /// The entries of --config; those of an archive are said to be. Throws as read_config_file() and config_of_archive().
 std::vector<ConfigEntry> entries_of(const CompareRequest& request);
+
+/// Gives rows on a cluster the ranks of its file where nothing else states --ranks.
+void settle_ranks(CompareRequest& request);
 
 /// Parts that have options in the entries of a file and none on the command line.
 std::set<std::string> owners_of(const std::vector<ConfigEntry>& entries, const CompareRequest& request);

@@ -1,6 +1,5 @@
 #include "launch/compare/runs.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,20 +20,10 @@
 #include "launch/cli/exit_status.h"
 #include "launch/cli/plugin_options.h"
 #include "launch/start/child_process.h"
-#include "launch/start/stop_signals.h"
+#include "launch/start/noted_signals.h"
 
 namespace consist::launch {
 namespace {
-
-std::atomic<int> asked{0};
-
-extern "C" void on_asked(int signal) {
-  asked = signal;
-}
-
-std::string name_of_signal(int signal) {
-  return signal == SIGINT ? "SIGINT (Ctrl-C)" : signal == SIGTERM ? "SIGTERM" : signal == SIGHUP ? "SIGHUP" : strsignal(signal);
-}
 
 /// The step that an interrupted run reached, as its archive says.
 std::string steps_of(const std::string& archive) {
@@ -47,15 +36,6 @@ std::string steps_of(const std::string& archive) {
 }
 
 }  // namespace
-
-const std::atomic<int>& take_signals() {
-  struct sigaction action {};
-  action.sa_handler = on_asked;
-  sigemptyset(&action.sa_mask);  // without SA_RESTART: whatever waits looks up
-  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-  if (!hangup_is_ignored()) sigaction(SIGHUP, &action, nullptr);
-  return asked;
-}
 
 void Reason::add(const std::string& line) {
   last_ = line;
@@ -78,6 +58,20 @@ std::string Reason::text(int exit_status) const {
   return how + (last_.empty() ? "" : "; its last line: " + last_);
 }
 
+RunOutcome outcome_of(int status, const std::string& reason, const std::string& archive, const std::string& log) {
+  if (status == 0) return read_outcome(archive);
+  std::error_code ignored;
+  RunOutcome run{.archive = std::filesystem::exists(archive, ignored) ? archive : ""};
+  if (const int asked = noted_signals().number; asked != 0) {
+    run.status = "interrupted";
+    run.reason = "by " + signal_text(asked) + " " + steps_of(archive) + "; the same command runs it anew and keeps the rest";
+  } else {
+    run.status = status == exit_usage ? "refused" : "failed";
+    run.reason = reason + " (see " + log + ")";
+  }
+  return run;
+}
+
 RunOutcome run_in_process(const std::string& config, const std::vector<std::string>& notes, const std::string& archive,
                           const std::string& log_path, bool overwrite) {
   std::ofstream log(log_path);
@@ -96,18 +90,9 @@ RunOutcome run_in_process(const std::string& config, const std::vector<std::stri
         if (terminal && line.starts_with("step "))
           std::fprintf(stderr, "\r\033[K%s", fit_line("  " + line, terminal_columns()).c_str());
       },
-      &asked);
+      &noted_signals().number);
   if (terminal) std::fputs("\r\033[K", stderr);
-  if (status == 0) return read_outcome(archive);
-  if (asked != 0) {
-    return {
-        .status = "interrupted",
-        .reason = "by " + name_of_signal(asked) + " " + steps_of(archive) + "; the same command runs it anew and keeps the rest",
-        .archive = std::filesystem::exists(archive) ? archive : ""};
-  }
-  return {.status = status == exit_usage ? "refused" : "failed",
-          .reason = reason.text(status) + " (see " + log_path + ")",
-          .archive = std::filesystem::exists(archive) ? archive : ""};
+  return outcome_of(status, reason.text(status), archive, log_path);
 }
 
 namespace {

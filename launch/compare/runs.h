@@ -1,7 +1,6 @@
 // The processes of a comparison: one run after the other, and what became of each.
 #pragma once
 
-#include <atomic>
 #include <string>
 #include <vector>
 
@@ -10,15 +9,16 @@
 
 namespace consist::launch {
 
-/// Takes SIGINT, SIGTERM and, unless nohup has it ignored, SIGHUP for the comparison. Returns where the signal's number appears.
-const std::atomic<int>& take_signals();
-
 /// Runs `consist train --config CONFIG --archive ARCHIVE`, with --overwrite where that is asked for or the archive is there, and
-/// writes `notes`, what the configuration's makers had to say, and all that it says to `log`. A signal (see take_signals()) is
+/// writes `notes`, what the configuration's makers had to say, and all that it says to `log`. A noted signal (noted_signals()) is
 /// passed on to it, which makes the outcome "interrupted" unless it finished nevertheless. The reason of one that was refused or
 /// failed is its error message with all its lines. THROWS SystemError where no process can be started.
 RunOutcome run_in_process(const std::string& config, const std::vector<std::string>& notes, const std::string& archive,
                           const std::string& log, bool overwrite = false);
+
+/// The outcome of a run with that exit status; `reason` is its error message. A noted signal makes it "interrupted" unless it
+/// finished nevertheless.
+RunOutcome outcome_of(int status, const std::string& reason, const std::string& archive, const std::string& log);
 
 /// Collects the error message from a run's output.
 class Reason {

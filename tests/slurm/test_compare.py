@@ -1,0 +1,41 @@
+"""consist compare --on slurm: rows as jobs."""
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from slurm_cluster import Slurm
+from training import TINY, losses_of, write_cluster
+
+ROWS = [word if word != "zero2" else "ddp,zero2" for word in TINY]
+
+
+def test_rows_run_beside_one_another_and_make_the_table(slurm: Slurm, program: str, tmp_path: Path) -> None:
+    write_cluster(tmp_path, f'folder = "{tmp_path}/shared"', f'consist = "{program}"', "nodes = 2")
+    words = [program, "compare", "--on", "slurm", *ROWS, "--repeats", 1, "--output", "rows", "--report", "report.html"]
+    run = slurm.run(words, tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    at = [run.stderr.index(text) for text in ("ddp: job", "zero2: job", "tokens/s")]
+    assert at == sorted(at), "both are submitted before one has ended\n" + run.stderr
+    assert len(re.findall(r"^ *\*? *qwen3-tiny +(?:ddp|zero2) ", run.stdout, re.M)) >= 2, run.stdout
+    for name in ("ddp", "zero2"):
+        archive, = (tmp_path / "rows").glob(f"*{name}*.h5")
+        assert len(losses_of(archive)) == 3
+        assert archive.with_suffix(".log").read_text() and archive.with_suffix(".toml").exists()
+    assert (tmp_path / "rows" / "comparison.h5").exists() and (tmp_path / "report.html").exists()
+    assert sorted(path.name for path in (tmp_path / "shared").iterdir()) == ["compare-1", "compare-2"]
+
+    began = time.monotonic()
+    again = slurm.run([word for word in words if word not in ("--report", "report.html")], tmp_path)
+    assert again.returncode == 0 and again.stderr.count("done before") == 2, again.stderr
+    assert time.monotonic() - began < 20 and len(list((tmp_path / "shared").iterdir())) == 2
+
+
+def test_rows_that_cannot_be_are_in_the_table_with_their_reason(slurm: Slurm, program: str, tmp_path: Path) -> None:
+    write_cluster(tmp_path, f'folder = "{tmp_path}/shared"', f'consist = "{program}"', "ranks-per-node = 2", "max-jobs = 1", "exclusive = false")
+    words = [word if word != "zero2" else "ddp" for word in TINY]
+    run = slurm.run([program, "compare", "--on", "slurm", *words, "--ranks", "2,3", "--repeats", 1, "--output", "rows"], tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "--ranks 3 do not fill nodes of 2 ranks (./cluster.toml: ranks-per-node)".replace("./", "") in run.stdout, run.stdout
+    assert len(list((tmp_path / "rows").glob("*.h5"))) == 2, "one row and comparison.h5"
