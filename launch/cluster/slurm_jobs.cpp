@@ -59,7 +59,7 @@ struct SlurmJobs::Job {
   int failed_task = 0;  ///< the first status of a task that failed by itself
   QueuedJob queued;
   std::string nodes;  ///< all of them: of a job that is about to end squeue lists those that have not ended
-  std::string said;  ///< of its state
+  std::string said;   ///< of its state
   std::optional<int> status;
   Clock::time_point status_seen{};
   std::optional<Clock::time_point> over_since;

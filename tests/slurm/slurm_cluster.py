@@ -131,14 +131,22 @@ class Slurm:
     def lose_node(self, name: str) -> None:
         """Takes the node's link away and then kills all that runs on it, as if its power were gone."""
         self.run(["ip", "link", "set", name, "down"])
+        for process in self.processes_of(name):
+            os.kill(process, signal.SIGKILL)
+
+    def processes_of(self, name: str, words: str = "") -> List[int]:
+        """What runs on a node with these words in its command line."""
         net = self.run(["readlink", f"/proc/{self.nodes[name]}/ns/net"]).stdout.strip()
         assert net
+        found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
-                if os.readlink(process / "ns" / "net") == net:
-                    os.kill(int(process.name), signal.SIGKILL)
+                command = (process / "cmdline").read_text(errors="replace").replace("\0", " ")
+                if os.readlink(process / "ns" / "net") == net and words in command:
+                    found.append(int(process.name))
             except OSError:
                 continue  # it has ended, or is a thread of the kernel
+        return found
 
     def _enter(self) -> List[str]:
         return ["nsenter", "--target", str(self.first), "--mount", "--net", "--uts", "--pid", "--"]
@@ -169,7 +177,8 @@ class Slurm:
         return sum(line.endswith(" idle") for line in text)
 
     def wait_until_idle(self) -> None:
-        """Jobs of one test are not in the way of the next."""
+        """Ends what a test that failed has left: it is not in the way of the next."""
+        self.run(["scancel", "--user=root"])
         wait_for(lambda: self._idle() == len(self.addresses), SECONDS_TO_START, "idle nodes\n" + self._logs())
 
     def _logs(self) -> str:

@@ -2,15 +2,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import stat
 import time
 from pathlib import Path
 from typing import List
 
+import h5py  # type: ignore[import-untyped]
 import pytest
 from slurm_cluster import Slurm, wait_for
-from training import TINY, local_losses, losses_of, write_cluster
+from training import TINY, local_losses, losses_of, steps_in, write_cluster
 
 LONG = [*TINY[:-4], "--steps", "100000", "--device", "cpu"]
 
@@ -29,7 +32,7 @@ def jobs_in_queue(slurm: Slurm) -> List[str]:
 
 def running(slurm: Slurm, archive: Path) -> str:
     """Waits until the ranks of the only job have trained for two steps; its number."""
-    wait_for(lambda: archive.exists() and len(losses_of(archive)) > 1, 40, "two steps")
+    wait_for(lambda: steps_in(archive) > 1, 40, "two steps")
     number, state = slurm.run(["squeue", "-h", "-o", "%A %T"]).stdout.split()
     assert state == "RUNNING"
     return number
@@ -120,7 +123,27 @@ def test_a_node_that_vanishes_is_named(slurm: Slurm, program: str, tmp_path: Pat
         slurm.start_node("node3")
 
 
-def test_a_rank_that_fails_gives_the_status(slurm: Slurm, program: str, tmp_path: Path, shared: Path) -> None:
+def test_a_rank_that_is_killed_is_named_and_gives_the_status(slurm: Slurm, program: str, tmp_path: Path, shared: Path) -> None:
+    run = slurm.start([program, "train", "--on", "slurm", *LONG, "--archive", "run.h5"], tmp_path)
+    running(slurm, shared / "train-1" / "run.h5")
+    rank, = slurm.processes_of("node3", f"{program} train --config")
+    os.kill(rank, signal.SIGKILL)
+    output, errors = run.communicate(timeout=30)
+    assert run.returncode == 128 + signal.SIGKILL, output + errors
+    assert re.search("rank 2 on host node3 .*died", errors), errors
+    with h5py.File(tmp_path / "run.h5") as archive:
+        assert archive.attrs["status"] == b"failed" and b"rank 2 on host node3" in archive.attrs["reason"], "rank 0 has ended by itself"
+
+
+def test_a_run_that_its_ranks_refuse_gives_their_status(slurm: Slurm, program: str, tmp_path: Path, shared: Path) -> None:
     run = slurm.run([program, "train", "--on", "slurm", *TINY, "--trace", "/proc/no/trace.json"], tmp_path)
-    assert run.returncode == 1 or run.returncode == 2, run.stdout + run.stderr
+    assert run.returncode == 2, run.stdout + run.stderr
     assert "/proc/no" in run.stderr
+
+
+def test_a_partition_that_is_not_there_is_refused_with_those_that_are(slurm: Slurm, program: str, tmp_path: Path, shared: Path) -> None:
+    write_cluster(tmp_path, f'folder = "{shared}"', 'partition = "gpu"')
+    run = slurm.run([program, "train", "--on", "slurm", *TINY], tmp_path)
+    assert run.returncode == 2, run.stdout + run.stderr
+    assert "Slurm refuses the job: invalid partition specified: gpu; " in run.stderr and "Partitions here: main." in run.stderr
+    assert not list(shared.iterdir()) and jobs_in_queue(slurm) == []

@@ -13,7 +13,16 @@ TINY = ["--model", "qwen3-tiny", "--strategy", "zero2", "--batch", "1", "--seque
 
 def losses_of(archive: Path) -> List[float]:
     with h5py.File(archive) as file:
-        return [float(loss) for loss in file["steps"]["loss"]]
+        return [float(loss) for loss in file["steps"]["loss"][:]]
+
+
+def steps_in(archive: Path) -> int:
+    """Steps of a run that goes on."""
+    try:
+        with h5py.File(archive) as file:
+            return len(file["steps"]["loss"])
+    except (OSError, KeyError):  # it is being written
+        return 0
 
 
 def local_losses(program: str, folder: Path) -> List[float]:
