@@ -80,6 +80,8 @@ std::string batch_script(const SlurmSettings& settings, const BatchJob& job) {
   return head(settings, job) + "cd -- " + shell_word(job.working_folder) + " || exit 1\n\n" + environment(settings, job) +
          "# NICs pin memory; the ranks inherit this limit.\n"
          "ulimit -l unlimited 2> /dev/null || echo \"consist: the limit of pinned memory stays at $(ulimit -l) KiB\" >&2\n\n"
+         "# Ranks that are asked for their end take time for it; this shell waits to say how they ended.\n"
+         "trap : TERM\n"
          "# The end of one rank ends the others through the job, with their messages; --wait is for those that it cannot.\n" +
          command(settings, job) +
          "status=$?\n"

@@ -40,6 +40,8 @@ module load cuda
 # NICs pin memory; the ranks inherit this limit.
 ulimit -l unlimited 2> /dev/null || echo "consist: the limit of pinned memory stays at $(ulimit -l) KiB" >&2
 
+# Ranks that are asked for their end take time for it; this shell waits to say how they ended.
+trap : TERM
 # The end of one rank ends the others through the job, with their messages; --wait is for those that it cannot.
 srun --kill-on-bad-exit=0 --wait=60 --cpus-per-task=6 \\
   /opt/consist/bin/consist train --config FOLDER/train-1/run.toml

@@ -1,12 +1,13 @@
 """consist compare --on slurm: rows as jobs."""
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
 
-from slurm_cluster import Slurm
-from training import TINY, losses_of, write_cluster
+from slurm_cluster import Slurm, wait_for
+from training import TINY, losses_of, steps_in, write_cluster
 
 ROWS = [word if word != "zero2" else "ddp,zero2" for word in TINY]
 
@@ -39,3 +40,24 @@ def test_rows_that_cannot_be_are_in_the_table_with_their_reason(slurm: Slurm, pr
     assert run.returncode == 0, run.stdout + run.stderr
     assert "--ranks 3 do not fill nodes of 2 ranks (./cluster.toml: ranks-per-node)".replace("./", "") in run.stdout, run.stdout
     assert len(list((tmp_path / "rows").glob("*.h5"))) == 2, "one row and comparison.h5"
+
+
+def test_a_row_that_is_cancelled_does_not_stop_the_rest_and_ctrl_c_does(slurm: Slurm, program: str, tmp_path: Path) -> None:
+    write_cluster(tmp_path, f'folder = "{tmp_path}/shared"', f'consist = "{program}"', "nodes = 2")
+    words = ["100000" if word == "3" else word for word in ROWS]
+    run = slurm.start([program, "compare", "--on", "slurm", *words, "--repeats", 1, "--output", "rows", "--json"], tmp_path)
+    archives = [tmp_path / "shared" / f"compare-{n}" / "run.h5" for n in (1, 2)]
+    wait_for(lambda: all(steps_in(archive) > 1 for archive in archives), 40, "two steps of both rows")
+    first, second = sorted(slurm.run(["squeue", "-h", "-o", "%A"]).stdout.split(), key=int)
+    slurm.run(["scancel", first])
+    logs = tmp_path / "rows"
+    wait_for(lambda: any("was cancelled" in log.read_text() for log in logs.glob("*.log")), 20, "the end of the first row")
+    assert slurm.run(["squeue", "-h", "-o", "%A"]).stdout.split() == [second]
+    slurm.interrupt(run)
+    output, errors = run.communicate(timeout=30)
+    assert run.returncode == 130, output + errors
+    assert f"failed: job {first} was cancelled, not by this command" in errors
+    assert "interrupted: by SIGINT (Ctrl-C) after step" in errors
+    ends = [json.loads(line) for line in output.splitlines()]
+    assert [event["state"] for event in ends if event["event"] == "run" and event["state"] != "started"] == ["failed", "interrupted"], output
+    assert slurm.run(["squeue", "-h"]).stdout == ""
