@@ -501,10 +501,10 @@ constinit const Command compare_command{
     .own = compare_options,
     .notes =
         "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds for\n"
-        "the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B, --from-\n"
-        "set KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. The word from is the\n"
-        "value of the file of --from: --strategy from,zero2. Not lists: --plugin, --checkpoint and --export, which name a\n"
-        "folder in which each run has its own, and --trace, a file to whose name each run adds its own.\n",
+        "the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B, --from-set\n"
+        "KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. The word from is the value\n"
+        "of the file of --from: --strategy from,zero2. Not lists: --plugin, --checkpoint and --export, which name a folder in\n"
+        "which each run has its own, and --trace, a file to whose name each run adds its own.\n",
     .example = "consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n",
     .takes = Takes::all,
     .taken = compare_takes,
