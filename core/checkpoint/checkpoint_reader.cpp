@@ -73,21 +73,31 @@ void Checkpoint::check_size(const CheckpointFile& file, const InputFile& opened)
                   std::to_string(opened.size()) + " bytes, written were " + std::to_string(file.bytes));
 }
 
-void Checkpoint::verify() const {
-  for (const CheckpointFile& file : state_.files) {
-    const InputFile opened(path_ + "/" + file.name);
-    check_size(file, opened);
-    if (sha256_of(opened) != file.sha256)
-      throw DataError(opened.path() + " is corrupt: its SHA-256 is not the one that was written");
-  }
+void Checkpoint::verify(const CheckpointFile& file) const {
+  const InputFile opened(path_ + "/" + file.name);
+  check_size(file, opened);
+  if (sha256_of(opened) != file.sha256)
+    throw DataError(opened.path() + " is corrupt: its SHA-256 is not the one that was written");
 }
 
-SafetensorsFile Checkpoint::open(const std::string& name) const {
+void Checkpoint::verify() const {
+  for (const CheckpointFile& file : state_.files) verify(file);
+}
+
+void Checkpoint::verify(const std::string& name) const {
+  verify(entry(name));
+}
+
+const CheckpointFile& Checkpoint::entry(const std::string& name) const {
   const auto file =
       std::find_if(state_.files.begin(), state_.files.end(), [&](const CheckpointFile& f) { return f.name == name; });
   if (file == state_.files.end()) throw DataError("the checkpoint " + path_ + " has no file " + name);
+  return *file;
+}
+
+SafetensorsFile Checkpoint::open(const std::string& name) const {
   const std::string path = path_ + "/" + name;
-  check_size(*file, InputFile(path));
+  check_size(entry(name), InputFile(path));
   return SafetensorsFile(path);
 }
 

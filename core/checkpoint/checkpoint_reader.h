@@ -47,12 +47,16 @@ class CONSIST_API Checkpoint {
   /// Reads every file in whole and compares size and checksum. Throws DataError naming the first that is missing, cut off or
   /// corrupt.
   void verify() const;
+  /// Reads one of the files of state().files so.
+  void verify(const std::string& name) const;
   /// One of the files of state().files: its size is compared, and its header is read. Throws DataError.
   SafetensorsFile open(const std::string& name) const;
   /// The tensors of all files together. Throws DataError.
   TensorParts open_all() const;
 
  private:
+  const CheckpointFile& entry(const std::string& name) const;
+  void verify(const CheckpointFile& file) const;
   void check_size(const CheckpointFile& file, const InputFile& opened) const;
 
   std::string path_;

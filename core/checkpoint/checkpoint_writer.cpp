@@ -124,14 +124,18 @@ void CheckpointWriter::commit(const CheckpointState& state) {
     abandon();
     throw;
   }
-  prune(state.step);
+  prune(state.step, keep_);
 }
 
-void CheckpointWriter::prune(std::int64_t newest) {
+void CheckpointWriter::keep_newest() {
+  prune(step_, 1);
+}
+
+void CheckpointWriter::prune(std::int64_t newest, int keep) {
   int kept = 0;
   for (const CheckpointPlace& place : list_checkpoints(folder_)) {
     // Later steps come from before this run went back to an earlier checkpoint; they are replaced when it gets there.
-    if (place.step > newest || ++kept <= keep_) continue;
+    if (place.step > newest || ++kept <= keep) continue;
     // Renamed first, so that a kill in between leaves no checkpoint with files missing.
     std::error_code error;
     const std::string going = place.path + kPartial;

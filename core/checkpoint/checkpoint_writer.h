@@ -33,6 +33,8 @@ class CONSIST_API CheckpointWriter {
   /// all on the disk on return. `state.step` is that of begin(). Throws DataError if a listed file is not there with its size
   /// (ranks that do not share the file system), SystemError if the system refuses; the unfinished folder is removed then.
   void commit(const CheckpointState& state);
+  /// Removes all checkpoints but the one that was committed last.
+  void keep_newest();
   /// Removes what was begun and not committed; nothing if there is none.
   void abandon() noexcept;
 
@@ -40,7 +42,7 @@ class CONSIST_API CheckpointWriter {
 
  private:
   void remove_partial_folders();
-  void prune(std::int64_t newest);
+  void prune(std::int64_t newest, int keep);
 
   std::string folder_;
   int keep_;

@@ -109,6 +109,17 @@ bool owns_part(const Placements& placements, const Mesh& mesh, int rank, int sta
   return true;
 }
 
+bool owns_part_among(std::span<const int> ranks, const Placements& placements, const Mesh& mesh, int rank, int stage_axis) {
+  const auto holds_the_same = [&](int other) {
+    for (int axis = 0; axis < mesh.axes(); ++axis) {
+      const bool differs = mesh.coordinate(other, axis) != mesh.coordinate(rank, axis);
+      if (differs && (axis == stage_axis || !placements[axis].is_replicate())) return false;
+    }
+    return true;
+  };
+  return std::none_of(ranks.begin(), ranks.end(), [&](int other) { return other < rank && holds_the_same(other); });
+}
+
 std::string kind_key(std::string_view name) {
   return "kind:" + std::string(name);
 }

@@ -34,6 +34,9 @@ CONSIST_API Mesh parse_mesh(std::string_view text, const std::string& path);
 /// True if `rank` writes its part of a tensor with these placements: of ranks that hold the same part, the first one does. Along
 /// `stage_axis` (see Program) ranks hold different tensors.
 CONSIST_API bool owns_part(const Placements& placements, const Mesh& mesh, int rank, int stage_axis = -1);
+/// The same of `ranks`, which write together without the others: of those that hold the same part, the first one writes it.
+CONSIST_API bool owns_part_among(std::span<const int> ranks, const Placements& placements, const Mesh& mesh, int rank,
+                                 int stage_axis = -1);
 
 /// The tensors of a set of ranks' files, to be read by logical range, whatever layout wrote them.
 class CONSIST_API TensorParts {

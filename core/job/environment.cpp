@@ -218,9 +218,10 @@ JobAddress job_address_from_environment(const GetEnvironment& environment) {
     return address;
   }
   check_consistency(launcher, address);
+  const Variables variables(environment, launcher);
+  address.generation = static_cast<int>(variables.number("CONSIST_JOB_GENERATION").value_or(0));
   if (address.size == 1) return address;
 
-  const Variables variables(environment, launcher);
   if (const auto host = variables.text("MASTER_ADDR")) address.master_host = *host;
   if (const auto port = variables.number("MASTER_PORT", 1, 65535)) {
     // torchrun's agent itself listens on MASTER_PORT when it says that the workers shall use its store.
@@ -230,8 +231,13 @@ JobAddress job_address_from_environment(const GetEnvironment& environment) {
   if (const auto port = variables.number("CONSIST_JOB_PORT", 1, 65535)) address.master_port = static_cast<std::uint16_t>(*port);
   if (address.rank == 0) address.listen_fd = static_cast<int>(variables.number("CONSIST_JOB_FD").value_or(-1));
   address.joined_fd = static_cast<int>(variables.number("CONSIST_JOB_JOINED_FD").value_or(-1));
+  address.machine = variables.text("CONSIST_JOB_MACHINE").value_or("");
   address.token = read_token(variables);
   return address;
+}
+
+std::string job_token(const GetEnvironment& environment) {
+  return read_token(Variables(environment, "consist launch"));
 }
 
 std::string first_slurm_host(std::string_view nodes) {

@@ -25,10 +25,14 @@ GetEnvironment process_environment();
 /// Without any of them: one rank alone. MASTER_ADDR and MASTER_PORT win over values that a launcher implies. The port is else
 /// 29500, with Slurm one that follows from the job's id, and the next one if torchrun's agent occupies MASTER_PORT;
 /// CONSIST_JOB_PORT wins over all. The token is CONSIST_JOB_TOKEN or in the file CONSIST_JOB_TOKEN_FILE; CONSIST_JOB_FD is
-/// rank 0's inherited listening socket; CONSIST_JOB_JOINED_FD: see JobAddress::joined_fd. The timeout keeps its default.
+/// rank 0's inherited listening socket; CONSIST_JOB_JOINED_FD: see JobAddress::joined_fd; CONSIST_JOB_GENERATION
+/// and CONSIST_JOB_MACHINE: see JobAddress::generation and machine. The timeout keeps its default.
 /// Throws UsageError for a value that is missing, malformed or contradicts another, SystemError for an unreadable token file.
 // clang-format on
 JobAddress job_address_from_environment(const GetEnvironment& environment);
+
+/// The job's secret, of CONSIST_JOB_TOKEN or the file CONSIST_JOB_TOKEN_FILE. Throws as job_address_from_environment().
+std::string job_token(const GetEnvironment& environment);
 
 /// The first host of a Slurm node list: "node[07-09,12],login1" gives "node07". Throws UsageError for an empty or malformed list.
 std::string first_slurm_host(std::string_view nodes);

@@ -19,11 +19,15 @@ constexpr std::int64_t rows_of_experts = 1000;
 
 }  // namespace
 
-Recorder::Recorder(const RunConfig& config, std::int64_t first_step)
+bool archive_goes_on(const RunConfig& config, bool own) {
+  std::error_code ignored;
+  return (own || (config.resume && !config.overwrite)) && std::filesystem::is_regular_file(config.archive, ignored);
+}
+
+Recorder::Recorder(const RunConfig& config, std::int64_t first_step, bool own_archive)
     : path_(config.archive), first_step_(first_step), every_(std::max<std::int64_t>(1, config.steps / rows_of_experts)) {
   if (config.archive.empty()) return;
-  std::error_code ignored;
-  const bool goes_on = config.resume && !config.overwrite && std::filesystem::exists(config.archive, ignored);
+  const bool goes_on = archive_goes_on(config, own_archive);
   if (goes_on) past_ = read_past(config.archive, first_step);
   archive_ = std::make_unique<Archive>(goes_on ? config.archive + ".partial" : config.archive, goes_on || config.overwrite);
   archive_->text("/config", config.to_json());

@@ -17,13 +17,16 @@
 
 namespace consist {
 
+/// True if the run goes on in the archive that is there: with --resume, or if it is the run's own, by ranks that failed (`own`).
+bool archive_goes_on(const RunConfig& config, bool own);
+
 /// Without a path in the configuration it does nothing. Thread-safe, so that a run that cannot end in order is ended by another
 /// thread (LastResort).
 class Recorder {
  public:
-  /// With --resume and an archive that is there, the run goes on in it after `first_step` steps: what it holds is copied into a
-  /// new file, which takes its place in describe(). Throws what Archive and read_past throw.
-  Recorder(const RunConfig& config, std::int64_t first_step);
+  /// Where archive_goes_on(), the run goes on in the archive after `first_step` steps: what it holds is copied into a new file,
+  /// which takes its place in describe(). Throws what Archive and read_past throw.
+  Recorder(const RunConfig& config, std::int64_t first_step, bool own_archive = false);
   /// Before the first step. `sensors`: what the device can read, each a column of /steps. `auxiliary_loss`: whether steps report
   /// one. `routers`: those of Program::routers, whose experts' choices steps report.
   void describe(const std::string& environment, const std::string& topology, const std::string& program,

@@ -44,8 +44,12 @@ class CONSIST_API TrainerEvents {
   virtual void evaluated(const EvaluationReport& report) = 0;
   /// Writes a sample of text after `step` steps; changes nothing of the state.
   virtual void sample(std::int64_t /*step*/) {}
-  /// Saves the state after `step` steps.
+  /// Saves the state after `step` steps; may go on with that while further steps run.
   virtual void checkpoint(std::int64_t step) = 0;
+  /// The same in memory, for ranks that replace these.
+  virtual void snapshot(std::int64_t /*step*/) {}
+  /// Returns when what was begun to be saved is complete.
+  virtual void finish_saving() {}
   /// In step `step`, or in the evaluation behind it, `missing` rows of tokens had no room at their experts, and nothing was changed: gives
   /// the state programs with more room and returns true, or returns false, upon which training ends with an error. The same on all ranks.
   virtual bool make_room(std::int64_t step, double missing);

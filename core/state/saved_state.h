@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint_reader.h"
-#include "core/checkpoint/checkpoint_writer.h"
 #include "core/config/run_config.h"
+#include "core/job/continuation.h"
 #include "core/job/job.h"
 #include "core/plan/parts.h"
+#include "core/state/owned_tensors.h"
+#include "core/state/state_saver.h"
 #include "core/state/training_state.h"
 #include "core/weights/stored_dtype.h"
 
@@ -21,11 +23,11 @@ namespace consist {
 /// parts that it owns, to a folder that all ranks share; a checkpoint of one layout is read in any other.
 class SavedState {
  public:
-  /// Called by every rank. With --resume, finds the newest sound checkpoint. Takes the folders of checkpoints and export on rank
-  /// 0, so that one that cannot be used is an error before anything is trained. Throws UsageError if the checkpoint is of a run
-  /// that read other data or went further, or for a folder whose content would be lost or mixed with another run's, SystemError
-  /// if one cannot be made or is in use.
-  SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, JoinedJob& job);
+  /// Called by every rank. With --resume, and where earlier ranks of the run have failed, finds the newest sound checkpoint.
+  /// Takes the folders of checkpoints and export on rank 0, so that one that cannot be used is an error before anything is
+  /// trained. Throws UsageError if the checkpoint is of a run that read other data or went further, or for a folder whose content
+  /// would be lost or mixed with another run's, SystemError if one cannot be made or is in use.
+  SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, JoinedJob& job, const Continuation& continuation);
   ~SavedState();  ///< removes an export folder that it has made and that nothing came into
   SavedState(const SavedState&) = delete;
   SavedState& operator=(const SavedState&) = delete;
@@ -33,10 +35,12 @@ class SavedState {
   /// True if --resume found that the run had ended before, its export included; rank 0 has said so then, and there is nothing to
   /// fill, save or export.
   bool nothing_left() const noexcept { return nothing_left_; }
+  /// "the checkpoint in FOLDER": where fill() took its values from; for messages.
+  std::string source() const;
 
   /// To be called before what follows: `config` is the configuration as the job has settled it, which checkpoints state; from
-  /// `data`, which outlives this, an export takes the tokenizer.
-  void begin(const RunConfig& config, const Dataset& data);
+  /// `data`, which outlives this, an export takes the tokenizer; `device` has the memory of the state.
+  void begin(const RunConfig& config, const Dataset& data, std::shared_ptr<Device> device);
 
   /// Called by every rank: gives `state` its values and returns the number of steps that they have been trained for. With
   /// --resume these are the newest sound checkpoint's, if there is one; otherwise the model folder's weights or, for a preset
@@ -51,8 +55,10 @@ class SavedState {
   double room() const noexcept { return room_; }
   void set_room(double room) noexcept { room_ = room; }
 
-  /// Called by every rank: saves a checkpoint after `step` steps. Returns the bytes written by all ranks on rank 0, elsewhere 0.
-  std::int64_t save(TrainingState& state, std::int64_t step);
+  /// Called by every rank: saves the state after `step` steps as a snapshot, if the run keeps them, and with `to_disk` as a
+  /// checkpoint. See StateSaver, which saver() is, for when it is complete and what is thrown.
+  void save(TrainingState& state, std::int64_t step, bool to_disk);
+  StateSaver& saver() noexcept { return *saver_; }
 
   /// Called by every rank: writes config.json, the tokenizer and the weights to the export folder, if one is given: all of them,
   /// or nothing if it throws. The weights are in export_dtype(); in f32, with a warning, where binary16 cannot hold one of them.
@@ -61,21 +67,32 @@ class SavedState {
 
  private:
   void find_newest_checkpoint();
+  bool is_behind_snapshot();
+  /// The ranks that save together: those of a host where there are snapshots, else all (none).
+  std::span<const int> savers() const { return snapshots_.empty() ? std::span<const int>() : job_.host_ranks(); }
+  std::int64_t fill_values(TrainingState& state);
+  void prepare_saving(TrainingState& state);
+  /// True if an export that is there may be replaced: as asked, or since ranks of this run that failed may have written it.
+  bool may_replace_export() const noexcept { return config_.overwrite || job_.generation() > 0; }
   void resume_from_checkpoint(TrainingState& state);
-  struct OwnedTensors;
   StoredDType dtype_that_holds(const OwnedTensors& mine, bool divided) const;
   void export_parts(const OwnedTensors& mine, StoredDType dtype) const;
 
   RunConfig config_;
   const Parts& parts_;
   const Dataset* data_ = nullptr;
+  std::shared_ptr<Device> device_;
   JoinedJob& job_;
+  const bool goes_on_;           // what is there is of this run: with --resume, or after a failure
+  const bool own_archive_;       // earlier ranks of this run have named it
+  const std::string snapshots_;  // their folder; empty: none are kept
   std::string layout_;
   std::int64_t sequences_per_step_;
   /// By parameter of the whole model, of which a pipeline stage has some: what a checkpoint holds for it, its own name first.
   std::vector<std::vector<std::string>> parameters_;
-  std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
+  std::unique_ptr<StateSaver> saver_;
   std::optional<Checkpoint> checkpoint_;      // to resume from
+  bool from_memory_ = false;                  // it is a snapshot
   StoredDType export_dtype_ = DType::f32;     // as asked, with --export
   double room_ = 1;
   bool nothing_left_ = false;

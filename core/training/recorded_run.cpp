@@ -48,8 +48,8 @@ std::string text_of_parts(const RunData& data, const Plan& plan, std::int64_t st
          data.mixture->text_of_first(step * config.batch * config.accumulation * plan.layout().batch_ranks());
 }
 
-TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, std::int64_t first_step,
-                                 std::int64_t sample_every) {
+TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, std::int64_t first_step, std::int64_t sample_every,
+                                 std::int64_t snapshot_every) {
   // A folder without an interval: one checkpoint at the end.
   const std::int64_t checkpoint_every = config.checkpoint.empty() || config.checkpoint_each_epoch ? config.checkpoint_every
                                         : config.checkpoint_every > 0                             ? config.checkpoint_every
@@ -65,6 +65,7 @@ TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, st
           .evaluate_every = config.evaluate_every,
           .evaluate_sequences = config.evaluate_sequences,
           .checkpoint_every = checkpoint_every,
+          .snapshot_every = snapshot_every,
           .sample_every = sample_every,
           .checkpoint_each_epoch = config.checkpoint_each_epoch,
           .dataset = config.dataset};
@@ -96,6 +97,7 @@ class RecordedRun {
  private:
   bool leads() const noexcept { return job_.rank() == 0; }
   Recorder& recorder() { return *recorder_of_run_; }
+  const Continuation& continuation() const noexcept { return context_.hooks.continuation; }
   const Plan& plan() const { return session_->plan(); }
   const RunConfig& config() const { return plan().config(); }
   TrainingState& state() { return session_->state(); }
@@ -114,7 +116,11 @@ class RecordedRun {
   /// Begins the archive and the observers, and says on the terminal what will run.
   void describe();
   void say_notes();
+  /// Records for which failures the ranks of this run were replaced, and says where it goes on.
+  void tell_restarts();
   TrainerResult train_steps();
+  /// Tells the other ranks that this one ends by `error`. Throws what saving met before, where that made this rank fail.
+  void fail(const std::exception& error);
   /// Adds the figures of the whole job to the result, writes them into the archive and prints them.
   void finish(TrainerResult result);
   void record_programs();
@@ -170,7 +176,7 @@ std::optional<Plan> RecordedRun::agree() {
     EpochSteps epochs = steps_of_epochs(plan.config(), *data_.dataset, plan.layout());
     plan = plan.with_choices({.steps = epochs.steps, .notes = {std::move(epochs.note)}});
   }
-  saved_.emplace(plan.config(), context_.plan.parts(), plan.layout(), job_);
+  saved_.emplace(plan.config(), context_.plan.parts(), plan.layout(), job_, continuation());
   if (saved_->nothing_left()) {
     job_.leave(job_.timeout());
     return std::nullopt;
@@ -189,7 +195,7 @@ void RecordedRun::open(const Plan& planned) {
   start_.finished("program");
   compile_seconds_ = start_.parts().back().second * stages;
   if (data_.dataset == nullptr) open_data(plan());
-  saved_->begin(config(), *data_.dataset);
+  saved_->begin(config(), *data_.dataset, plan().target().device);
   try {
     session_->prepare(std::move(programs));
   } catch (const TooLarge& refusal) {
@@ -229,16 +235,19 @@ void RecordedRun::describe() {
   planned_ = {largest_bytes(job_, "planned", state().planned_bytes()),
               largest_bytes(job_, "planned_host", state().planned_host_bytes())};
   const std::string description = leads() ? banner(plan(), *data_.dataset, planned_, communicators, summary_) : "";
+  const bool observed = continuation().observed();
+  if (continuation().board != nullptr) continuation().board->set_observed();
   observers_.begin({.configuration = config().to_json(),
                     .description = description,
                     .first_step = first_step_,
                     .steps = config().steps,
-                    .overwrite = config().overwrite,
+                    .overwrite = config().overwrite || observed,
                     .mixture = !state().step().program().routers.empty()});
-  open_recorder_ = &recorder_of_run_.emplace(config(), first_step_);
+  open_recorder_ = &recorder_of_run_.emplace(config(), first_step_, continuation().archived());
   recorder().describe(environment_json(job_, session_->device(), session_->machine(), communicators, plan().host()),
                       topology_json(plan(), communicators), program_json(summary_, planned_), sensors_->newest(),
                       state().has_metric(state().step(), "aux_loss"), state().step().program().routers);
+  if (continuation().board != nullptr) continuation().board->set_archived();
   if (leads()) {
     std::fprintf(stderr, "%s\n", printable(description).c_str());
     if (const std::string unkept = unkept_text(config()); !unkept.empty()) std::fprintf(stderr, "note: %s\n", unkept.c_str());
@@ -247,6 +256,7 @@ void RecordedRun::describe() {
       if (!none.empty()) log::warn(nothing_moves_text(config().offload, none, job_.size()));
     }
     if (first_step_ > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step_));
+    tell_restarts();
     if (const std::string change = saved_->schedule_change(plan().host()); !change.empty()) {
       log::warn(change);
       recorder().event("schedule", change);
@@ -254,6 +264,16 @@ void RecordedRun::describe() {
   }
   start_.finished("archive");
   say_notes();
+}
+
+void RecordedRun::tell_restarts() {
+  if (continuation().board == nullptr) return;
+  const std::string from = saved_->source();
+  const std::optional<double> lost = continuation().board->seconds_since_step(first_step_);
+  for (const RestartReason& reason : continuation().board->take_reasons()) {
+    recorder().event("restart", restart_event(reason, first_step_, from, lost));
+    std::fprintf(stderr, "%s\n", printable(restart_text(reason, first_step_, from, lost)).c_str());
+  }
 }
 
 void RecordedRun::say_notes() {
@@ -271,6 +291,7 @@ TrainerResult RecordedRun::train_steps() {
   events_.emplace(config(), job_, state(), *saved_, first_step_, context_.stop, recorder(), observers_, *sensors_, start_,
                   timed_);
   events_->set_samples(context_.samples);
+  events_->set_board(continuation().board);
   events_->begin_with_room(saved_->room());
   if (state().has_metric(state().step(), "overflow")) {
     events_->set_room_maker([this](double room) {
@@ -284,9 +305,12 @@ TrainerResult RecordedRun::train_steps() {
   TrainerResult result;
   try {
     result = train(state(), *data_.dataset, plan().layout(), job_.rank(),
-                   trainer_settings(config(), plan().parts(), first_step_, sample_every), *events_);
+                   trainer_settings(config(), plan().parts(), first_step_, sample_every,
+                                    continuation().snapshots.empty() ? 0 : continuation().snapshot_every),
+                   *events_);
+    events_->finish_saving();
   } catch (const std::exception& error) {
-    job_.fail(error.what());  // before anything is destroyed, which may have to wait for the other ranks
+    fail(error);  // before anything is destroyed, which may have to wait for the other ranks
     throw;
   }
   events_->result.processors = watch.finish(job_);
@@ -294,6 +318,18 @@ TrainerResult RecordedRun::train_steps() {
   events_->begins(Activity::exporting, last_step(), 0);
   if (result == TrainerResult::finished) saved_->export_model(state());
   return result;
+}
+
+void RecordedRun::fail(const std::exception& error) {
+  // A checkpoint that is being written is worth its time; where another rank has failed, it ends at once.
+  const std::exception_ptr of_saving = saved_->saver().settle();
+  job_.fail(error.what());
+  if (of_saving == nullptr || dynamic_cast<const PeerError*>(&error) == nullptr) return;
+  try {
+    std::rethrow_exception(of_saving);
+  } catch (const PeerError&) {
+    // The failure of another rank, which `error` is, too.
+  }
 }
 
 void RecordedRun::add_memory() {

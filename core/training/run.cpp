@@ -1,7 +1,6 @@
 #include "core/training/run.h"
 
 #include <atomic>
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -18,11 +17,10 @@
 namespace consist {
 namespace {
 
-/// Throws unless the archive can be written and, with --resume, continued.
-void check_archive(const RunConfig& config, PluginHost& host) {
+/// Throws unless the archive can be written and, where a run goes on, continued.
+void check_archive(const RunConfig& config, PluginHost& host, const Continuation& continuation) {
   if (config.archive.empty()) return;
-  std::error_code ignored;
-  const bool goes_on = config.resume && !config.overwrite && std::filesystem::is_regular_file(config.archive, ignored);
+  const bool goes_on = archive_goes_on(config, continuation.archived());
   check_archive_path(config.archive, config.overwrite || goes_on);
   // Where results go may differ, and where code lies: an archive cannot give these (--config run.h5). So may the length, the
   // machine that is planned for, and what changes neither what a row means nor which values it has.
@@ -51,7 +49,7 @@ TrainerResult run_training(const Plan& plan, JoinedJob& job, StopRequest& stop, 
   };
   const LastResort last_resort(job, end_archive);
   try {
-    check_archive(config, plan.host());
+    check_archive(config, plan.host(), hooks.continuation);
     if (job.rank() == 0) observers = Observers(config, plan.host());
     if (job.rank() == 0 && hooks.observer) observers.add("--json", hooks.observer);
     return run_recorded({plan, job, stop, hooks, samples}, recorder, open_recorder, observers);

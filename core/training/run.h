@@ -9,6 +9,7 @@
 
 #include "consist/export.h"
 #include "consist/observer.h"
+#include "core/job/continuation.h"
 #include "core/job/job.h"
 #include "core/plan/plan.h"
 #include "core/training/samples.h"
@@ -31,6 +32,8 @@ struct RunHooks {
   /// Returns notes for people, which the archive keeps as advice. Called on rank 0 alone before the first step, for which the
   /// other ranks wait. `compile_seconds`: what compiling the steps of all stages takes, one after the other.
   std::function<std::vector<std::string>(const Plan& plan, const RunMemory& memory, double compile_seconds)> before_training = {};
+  /// The launcher that replaces ranks, if there is one.
+  Continuation continuation = {};
   /// Told on rank 0 what the observers of --observe are told. Null: nobody.
   std::shared_ptr<Observer> observer = nullptr;
 };

@@ -44,7 +44,13 @@ RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, Sa
       line_(config.steps, job.rank() != 0),
       progress_(job, state, first_step + 1) {}
 
+void RunEvents::begins(Activity activity, std::int64_t step, std::int64_t round) {
+  progress_.begin(activity, step, round);
+  if (board_ != nullptr) board_->begin_step(job_.local_rank(), step);
+}
+
 void RunEvents::step_finished(const StepReport& report) {
+  if (board_ != nullptr && job_.local_rank() == 0) board_->end_step(report.step);
   if (result.steps == 0) started(seconds_since_start() - report.seconds);
   ++result.steps;
   result.final_loss = report.loss;
@@ -72,6 +78,8 @@ void RunEvents::step_finished(const StepReport& report) {
                               .aux_loss = report.auxiliary_loss,
                               .expert_load = report.expert_choices.empty() ? std::nullopt : std::optional(report.expert_load)};
   observers_.tell([&](Observer& observer) { observer.step(observed); });
+  saved_.saver().check();
+  tell_saved();
   if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
     throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
                 std::to_string(report.grad_norm) +
@@ -108,13 +116,27 @@ void RunEvents::sample(std::int64_t step) {
   observers_.tell([&](Observer& observer) { observer.sample(step, text); });
 }
 
-void RunEvents::checkpoint(std::int64_t step) {
+void RunEvents::save(std::int64_t step, bool to_disk) {
   const auto began = std::chrono::steady_clock::now();
-  const std::int64_t bytes = saved_.save(state_, step);
+  saved_.save(state_, step, to_disk);
   result.checkpoint_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  if (job_.rank() == 0)
-    recorder_.event("checkpoint", R"({"step": )" + std::to_string(step) + R"(, "bytes": )" + std::to_string(bytes) + "}");
-  observers_.tell([&](Observer& observer) { observer.checkpoint(step, checkpoints_); });
+  tell_saved();
+}
+
+void RunEvents::finish_saving() {
+  const auto began = std::chrono::steady_clock::now();
+  saved_.saver().finish();
+  result.checkpoint_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  tell_saved();
+}
+
+void RunEvents::tell_saved() {
+  for (const StateSaver::Saved& saved : saved_.saver().take_saved()) {
+    if (job_.rank() == 0)
+      recorder_.event("checkpoint",
+                      R"({"step": )" + std::to_string(saved.step) + R"(, "bytes": )" + std::to_string(saved.bytes) + "}");
+    observers_.tell([&](Observer& observer) { observer.checkpoint(saved.step, checkpoints_); });
+  }
 }
 
 bool RunEvents::make_room(std::int64_t step, double missing) {

@@ -11,6 +11,7 @@
 #include "consist/device.h"
 #include "consist/job.h"
 #include "core/config/run_config.h"
+#include "core/job/rank_board.h"
 #include "core/record/observers.h"
 #include "core/record/profile.h"
 #include "core/record/progress_line.h"
@@ -38,9 +39,11 @@ class RunEvents final : public TrainerEvents {
   void step_finished(const StepReport& report) override;
   void evaluated(const EvaluationReport& report) override;
   void sample(std::int64_t step) override;
-  void checkpoint(std::int64_t step) override;
+  void checkpoint(std::int64_t step) override { save(step, true); }
+  void snapshot(std::int64_t step) override { save(step, false); }
+  void finish_saving() override;
   bool make_room(std::int64_t step, double missing) override;
-  void begins(Activity activity, std::int64_t step, std::int64_t round) override { progress_.begin(activity, step, round); }
+  void begins(Activity activity, std::int64_t step, std::int64_t round) override;
   bool stop_requested() override { return stop_.requested(); }
 
   /// CompileRequest::room of the programs: 1, or what a checkpoint had, until more is made.
@@ -51,6 +54,8 @@ class RunEvents final : public TrainerEvents {
 
   /// Sets the text that sample() writes; `samples` outlives this. Without one it writes nothing.
   void set_samples(const SampleRequest* samples) { samples_ = samples; }
+  /// Sets where the launcher that replaces ranks looks for the step that this one is in; null: nowhere. It outlives this.
+  void set_board(RankBoard* board) { board_ = board; }
 
   /// After the last step: ends the line of progress.
   void close() { line_.finish(); }
@@ -68,6 +73,8 @@ class RunEvents final : public TrainerEvents {
 
  private:
   void started(double seconds);
+  void save(std::int64_t step, bool to_disk);
+  void tell_saved();
   void say_no_targets(std::int64_t step);
 
   Job& job_;
@@ -88,6 +95,7 @@ class RunEvents final : public TrainerEvents {
   RunProgress progress_;
   std::function<void(double)> room_maker_;
   const SampleRequest* samples_ = nullptr;
+  RankBoard* board_ = nullptr;
   double room_ = 1;  // as a multiple of what strategies ask for
   bool said_no_targets_ = false;
   std::vector<double> seconds_;

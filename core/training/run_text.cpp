@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "consist/text.h"
@@ -86,6 +87,29 @@ void print_written(const RunConfig& config, PluginHost& host, std::int64_t step,
     text += "The trained weights were not kept: the run had no --checkpoint FOLDER" +
             std::string(config.export_folder.empty() ? " and no --export FOLDER\n" : ", and it did not come to its --export\n");
   std::fputs(printable(text).c_str(), stdout);
+}
+
+std::string restart_text(const RestartReason& reason, std::int64_t step, const std::string& from, std::optional<double> lost) {
+  const int left = reason.most - reason.restart;
+  return "restart " + std::to_string(reason.restart) + " of " + std::to_string(reason.most) + ": " + reason.what +
+         "; the run goes on after step " + std::to_string(step) + " from " + from +
+         (lost ? ", " + fixed_text(*lost, 1) + " s are lost" : "") + "; " +
+         (left == 0   ? "no restart is"
+          : left == 1 ? "1 restart is"
+                      : std::to_string(left) + " restarts are") +
+         " left";
+}
+
+std::string restart_event(const RestartReason& reason, std::int64_t step, const std::string& from, std::optional<double> lost) {
+  constexpr std::size_t most = 160, most_event = 1000;  // bytes of a path; of an event, which has 1,024
+  nlohmann::ordered_json event = {{"restart", reason.restart}, {"of", reason.most}, {"rank", reason.rank},
+                                  {"failed_in", reason.step},  {"step", step},      {"from", from.substr(0, most)}};
+  event["seconds_lost"] = lost ? nlohmann::ordered_json(*lost) : nlohmann::ordered_json(nullptr);
+  for (std::string what = reason.what;; what.resize(what.size() - std::min<std::size_t>(what.size(), 50))) {
+    event["what"] = what;
+    std::string text = event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (text.size() <= most_event || what.empty()) return text;
+  }
 }
 
 void print_stop(const RunConfig& config, std::int64_t step) {

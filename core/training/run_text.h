@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/config/run_config.h"
+#include "core/job/rank_board.h"
 #include "core/plan/machine_choice.h"
 #include "core/plugin/host.h"
 #include "core/training/run_events.h"
@@ -24,6 +26,12 @@ std::string unkept_text(const RunConfig& config);
 /// Prints what a run has written and where, a line each, and if its weights are lost; on standard output. `step`: its last one.
 /// `exported`: whether it came to its export.
 void print_written(const RunConfig& config, PluginHost& host, std::int64_t step, bool exported);
+
+/// States that ranks were replaced and where the run goes on: after `step` steps, taken from `from`. `lost`: seconds since that
+/// step was done first, if that is known.
+std::string restart_text(const RestartReason& reason, std::int64_t step, const std::string& from, std::optional<double> lost);
+/// The same as JSON, for the archive.
+std::string restart_event(const RestartReason& reason, std::int64_t step, const std::string& from, std::optional<double> lost);
 
 /// Prints what a run that was asked to end after `step` has saved, and how to go on; on standard error.
 void print_stop(const RunConfig& config, std::int64_t step);

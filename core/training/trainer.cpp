@@ -133,6 +133,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     // Saves what was trained before a step that cannot run.
     const auto save_before = [&] {
       if (saves && step - 1 > settings.first_step && !due(step - 1, settings.checkpoint_every)) events.checkpoint(step - 1);
+      events.finish_saving();
     };
     const auto began = run_step(state, step, events, write_inputs, save_before);
     const std::chrono::duration<double> taken = Clock::now() - start;
@@ -163,6 +164,9 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
         (saves && (stop || step == settings.steps))) {
       events.begins(Activity::saving, step, 0);
       events.checkpoint(step);
+    } else if (due(step, settings.snapshot_every) && step < settings.steps && !stop) {
+      events.begins(Activity::saving, step, 0);
+      events.snapshot(step);
     }
     if (stop) return TrainerResult::stopped;
   }

@@ -25,6 +25,7 @@ struct TrainerSettings {
   std::int64_t evaluate_every = 0;       ///< steps; 0: never
   std::int64_t evaluate_sequences = 0;   ///< so many over all ranks, as far as the dataset has them; 0: all that it has
   std::int64_t checkpoint_every = 0;     ///< steps; 0: never
+  std::int64_t snapshot_every = 0;       ///< steps; 0: never
   std::int64_t sample_every = 0;         ///< steps; 0: never
   bool checkpoint_each_epoch = false;    ///< after each step that ends a pass through the dataset
   std::string dataset;                   ///< the plugin's name, for messages

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launch/cli/command_line.h"
+#include "launch/start/restart_options.h"
 
 namespace consist::commands {
 
@@ -21,7 +22,7 @@ extern const Command probe_plugin_command;  ///< `plugins` starts it
 CommandTable table();
 
 /// Throws what `consist train ARGUMENTS` as one of `ranks` ranks would refuse before anything starts: one message now, instead of
-/// one from every rank.
-void check_train(const std::vector<std::string>& arguments, int ranks);
+/// one from every rank. Returns how its ranks are replaced.
+launch::RestartOptions check_train(const std::vector<std::string>& arguments, int ranks);
 
 }  // namespace consist::commands

@@ -68,18 +68,19 @@ int evaluate(const CommandLine& line) {
   if (!parsed.is_on_command_line("archive")) config.archive.clear();
   if (!parsed.is_on_command_line("overwrite")) config.overwrite = false;
   const Output json{"--json", parsed.text("json"), config.overwrite};
-  return launch::run_in_job("evaluate", line.arguments, parsed, std::move(config), host,
-                            [&](const Plan& plan, JoinedJob& job, launch::StopSignals& /*signals*/) {
-                              if (job.rank() == 0 && !json.path.empty()) check_output(json);
-                              for (const std::string& note : plan.config().notes) {
-                                if (job.rank() == 0) std::fprintf(stderr, "%s\n", printable(note).c_str());
-                              }
-                              const EvaluationResult result = run_evaluation(plan, job);
-                              if (job.rank() != 0) return 0;
-                              print(result);
-                              if (!json.path.empty()) write_json(json, result);
-                              return 0;
-                            });
+  return launch::run_in_job(
+      "evaluate", line.arguments, parsed, std::move(config), host,
+      [&](const Plan& plan, JoinedJob& job, launch::StopSignals& /*signals*/, const Continuation& /*continuation*/) {
+        if (job.rank() == 0 && !json.path.empty()) check_output(json);
+        for (const std::string& note : plan.config().notes) {
+          if (job.rank() == 0) std::fprintf(stderr, "%s\n", printable(note).c_str());
+        }
+        const EvaluationResult result = run_evaluation(plan, job);
+        if (job.rank() != 0) return 0;
+        print(result);
+        if (!json.path.empty()) write_json(json, result);
+        return 0;
+      });
 }
 
 }  // namespace

@@ -24,9 +24,30 @@
 #include "launch/start/run_in_job.h"
 
 namespace consist::commands {
-void check_train(const std::vector<std::string>& arguments, int ranks) {
+namespace {
+
+constexpr RunOption of_results(RunOption row) {
+  row.group = OptionGroup::results;
+  return row;
+}
+
+constexpr RunOption train_options[] = {
+    launch::on_option,
+    launch::cluster_option,
+    launch::dry_run_option,
+    of_results(valued("max-restarts", OptionKind::integer, "0", "K", "failures after which ranks start anew", "0..10000")),
+    of_results(valued("snapshot-every", OptionKind::integer, "50", "N", "steps between copies in memory; 0: none", "0..")),
+};
+
+launch::RestartOptions restart_options(const CommandLine& line) {
+  return {static_cast<int>(line.integer("max-restarts")), line.integer("snapshot-every")};
+}
+
+}  // namespace
+
+launch::RestartOptions check_train(const std::vector<std::string>& arguments, int ranks) {
   const CommandLine line = read_command_line(train_command, arguments);
-  if (line.flag("help")) return;
+  if (line.flag("help")) return {};
   const ParsedRun parsed = parse_run(line);
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
@@ -34,6 +55,7 @@ void check_train(const std::vector<std::string>& arguments, int ranks) {
   config.ranks = ranks;
   plan_run(config, host);
   say_plugin_warnings(host);
+  return restart_options(parsed);
 }
 
 namespace {
@@ -69,32 +91,40 @@ void print_residual(const std::string& archive) {
   std::fputs(printable(launch::residual_line(residual) + more + "\n").c_str(), stdout);
 }
 
-constexpr RunOption train_options[] = {launch::on_option, launch::cluster_option, launch::dry_run_option};
-
 int train(const CommandLine& line) {
   const ParsedRun parsed = parse_run(line);
   require_length(parsed);
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
+  const launch::RestartOptions restarts = restart_options(parsed);
+  if (restarts.most == 0 && parsed.has("snapshot-every"))
+    config.notes.emplace_back("--snapshot-every has no effect here; it needs --max-restarts K");
   if (parsed.flag("print-config")) {
     print_config(config, host, plugin_paths(parsed));
     return 0;
   }
-  if (launch::is_on_cluster(parsed)) return launch::train_on_cluster(parsed, std::move(config), host);
+  if (launch::is_on_cluster(parsed)) {
+    if (restarts.most > 0)
+      throw UsageError("--max-restarts is for ranks that Consist's own launcher starts, and with --on the cluster starts them; leave "
+                       "it out, and run the same command again with --resume after a failure");
+    return launch::train_on_cluster(parsed, std::move(config), host);
+  }
   if (job_address_from_environment(process_environment()).size == 1) launch::bring_hub_model(config.model, !config.from_scratch);
-  return launch::run_in_job("train", line.arguments, parsed, std::move(config), host,
-                            [&](const Plan& plan, JoinedJob& job, launch::StopSignals& signals) {
-                              const auto samples = launch::sample_request(plan.config(), plan.parts(), host);
-                              RunHooks hooks = advice_hooks(host);
-                              const auto observer = std::make_shared<launch::JsonObserver>(job.size(), plan.config().archive);
-                              if (parsed.flag("json")) hooks.observer = observer;
-                              const TrainerResult result =
-                                  run_training(plan, job, signals.request(), hooks, samples ? &*samples : nullptr);
-                              observer->nothing_left();
-                              if (result != TrainerResult::finished) return exit_stopped;
-                              if (job.rank() == 0 && !plan.config().archive.empty()) print_residual(plan.config().archive);
-                              return 0;
-                            });
+  return launch::run_in_job(
+      "train", line.arguments, parsed, std::move(config), host,
+      [&](const Plan& plan, JoinedJob& job, launch::StopSignals& signals, const Continuation& continuation) {
+        const auto samples = launch::sample_request(plan.config(), plan.parts(), host);
+        RunHooks hooks = advice_hooks(host);
+        hooks.continuation = continuation;
+        const auto observer = std::make_shared<launch::JsonObserver>(job.size(), plan.config().archive);
+        if (parsed.flag("json")) hooks.observer = observer;
+        const TrainerResult result = run_training(plan, job, signals.request(), hooks, samples ? &*samples : nullptr);
+        observer->nothing_left();
+        if (result != TrainerResult::finished) return exit_stopped;
+        if (job.rank() == 0 && !plan.config().archive.empty()) print_residual(plan.config().archive);
+        return 0;
+      },
+      restarts);
 }
 
 }  // namespace

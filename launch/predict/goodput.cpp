@@ -97,7 +97,7 @@ std::string text_of(const Goodput& g) {
   if (g.asked) text += "           " + interval(*g.asked) + ", as --checkpoint-every says\n";
   if (g.snapshot)
     text += "           " + interval(*g.snapshot) + " with snapshots in the host's memory (" +
-            duration_text(g.snapshot->blocked) + "), written beside training; Consist's own checkpoints stop training\n";
+            duration_text(g.snapshot->blocked) + "), written beside training (--max-restarts)\n";
   return text;
 }
 

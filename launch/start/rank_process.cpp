@@ -14,6 +14,7 @@
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/base/system_error.h"
+#include "launch/start/continuation.h"
 
 extern char** environ;
 
@@ -40,23 +41,33 @@ Pipe make_pipe() {
 }
 
 /// This process's environment with the variables of torchrun and the job's own in place of whatever was there.
-std::vector<std::string> make_environment(const LocalJob& job, int rank) {
+std::vector<std::string> make_environment(const LocalJob& job, int local_rank) {
+  const int rank = job.first_rank + local_rank;
   std::map<std::string, std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = text.find('=');
     if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
-  for (const char* name : {"CONSIST_JOB_TOKEN_FILE", "CONSIST_JOB_FD", "CONSIST_JOB_PORT", "TORCHELASTIC_USE_AGENT_STORE"}) {
+  for (const char* name : {"CONSIST_JOB_TOKEN_FILE", "CONSIST_JOB_FD", "CONSIST_JOB_PORT", "TORCHELASTIC_USE_AGENT_STORE",
+                           "CONSIST_JOB_GENERATION", "CONSIST_JOB_MACHINE", board_variable, snapshots_variable}) {
     variables.erase(name);
   }
-  variables["RANK"] = variables["LOCAL_RANK"] = std::to_string(rank);
-  variables["WORLD_SIZE"] = variables["LOCAL_WORLD_SIZE"] = std::to_string(job.ranks);
-  variables["MASTER_ADDR"] = "127.0.0.1";
+  variables["RANK"] = std::to_string(rank);
+  variables["LOCAL_RANK"] = std::to_string(local_rank);
+  variables["WORLD_SIZE"] = std::to_string(job.of_all > 0 ? job.of_all : job.ranks);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(job.ranks);
+  variables["MASTER_ADDR"] = job.master;
+  if (!job.machine.empty()) variables["CONSIST_JOB_MACHINE"] = job.machine;
   variables["MASTER_PORT"] = std::to_string(job.port);
   variables["CONSIST_JOB_TOKEN"] = job.token;
   variables["CONSIST_JOB_JOINED_FD"] = std::to_string(job.joined);
   if (rank == 0) variables["CONSIST_JOB_FD"] = std::to_string(job.listener);
+  if (job.board >= 0) {
+    variables["CONSIST_JOB_GENERATION"] = std::to_string(job.generation);
+    variables[board_variable] = std::to_string(job.board);
+    variables[snapshots_variable] = job.snapshots;
+  }
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
   return result;
@@ -70,7 +81,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 /// Runs in the child; only calls that are safe between fork and exec.
-[[noreturn]] void become_rank(pid_t launcher, const std::array<int, 2>& inherited, int output, int errors, char** arguments,
+[[noreturn]] void become_rank(pid_t launcher, const std::array<int, 3>& inherited, int output, int errors, char** arguments,
                               char** environment) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -130,7 +141,8 @@ void RankOutput::write_line(std::string_view line) const {
   }
 }
 
-RankProcess start_rank(const LocalJob& job, int rank, const std::vector<std::string>& arguments, bool all_output) {
+RankProcess start_rank(const LocalJob& job, int local_rank, const std::vector<std::string>& arguments, bool all_output) {
+  const int rank = job.first_rank + local_rank;
   RankProcess process;
   Pipe output;
   Pipe errors;
@@ -148,7 +160,7 @@ RankProcess start_rank(const LocalJob& job, int rank, const std::vector<std::str
   }
   std::vector<std::string> argument_texts{"consist"};
   argument_texts.insert(argument_texts.end(), arguments.begin(), arguments.end());
-  std::vector<std::string> environment_texts = make_environment(job, rank);
+  std::vector<std::string> environment_texts = make_environment(job, local_rank);
   const std::vector<char*> argument_list = pointers(argument_texts);
   const std::vector<char*> environment_list = pointers(environment_texts);
 
@@ -156,7 +168,7 @@ RankProcess start_rank(const LocalJob& job, int rank, const std::vector<std::str
   process.pid = fork();
   if (process.pid < 0) fail("fork");
   if (process.pid == 0) {
-    become_rank(launcher, {rank == 0 ? job.listener : -1, job.joined}, output.write ? output.write.fd() : nowhere.fd(),
+    become_rank(launcher, {rank == 0 ? job.listener : -1, job.joined, job.board}, output.write ? output.write.fd() : nowhere.fd(),
                 errors.write.fd(), const_cast<char**>(argument_list.data()), const_cast<char**>(environment_list.data()));
   }
   setpgid(process.pid, process.pid);  // in the parent and in the child: either may come first

@@ -13,11 +13,18 @@ namespace consist::launch {
 
 /// A local job, as every rank of it is told.
 struct LocalJob {
-  int ranks = 1;
+  int ranks = 1;                     ///< on this machine
+  int first_rank = 0;                ///< of these
+  int of_all = 0;                    ///< ranks on all machines; 0: these are all
+  std::string master = "127.0.0.1";  ///< rank 0's host
+  std::string machine;               ///< JobAddress::machine
   std::string token;
   std::uint16_t port = 0;
-  int listener = -1;  ///< the socket on that port, inherited by rank 0 alone
+  int listener = -1;  ///< the socket on that port, inherited by rank 0 alone, which must be here
   int joined = -1;  ///< the end of a pipe on which each rank says that all have joined (JobAddress::joined_fd), inherited by all
+  int generation = 0;     ///< Job::generation()
+  int board = -1;         ///< the RankBoard, inherited by all; -1: failed ranks are not replaced
+  std::string snapshots;  ///< Continuation::snapshots
 };
 
 /// A read end of a rank's output, cut into lines that carry the rank.
@@ -46,10 +53,10 @@ struct RankProcess {
   RankOutput errors;
 };
 
-/// Starts this executable with `arguments` as a rank. The child leads a process group of its own, so that a signal of the
-/// terminal reaches it only through the launcher, and is killed by the system when the calling thread ends. Rank 0 writes
-/// straight to the launcher's outputs; of the others, errors come through `errors`, and the rest is dropped unless `all_output`.
-/// Throws SystemError.
-RankProcess start_rank(const LocalJob& job, int rank, const std::vector<std::string>& arguments, bool all_output);
+/// Starts this executable with `arguments` as the rank with that local number. The child leads a process group of its own, so
+/// that a signal of the terminal reaches it only through the launcher, and is killed by the system when the calling thread ends.
+/// Rank 0 of the job writes straight to the launcher's outputs; of the others, errors come through `errors`, and the rest is
+/// dropped unless `all_output`. Throws SystemError.
+RankProcess start_rank(const LocalJob& job, int local_rank, const std::vector<std::string>& arguments, bool all_output);
 
 }  // namespace consist::launch

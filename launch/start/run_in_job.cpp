@@ -10,6 +10,7 @@
 #include "core/job/environment.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"
+#include "launch/start/continuation.h"
 #include "launch/start/launcher.h"
 
 namespace consist::launch {
@@ -35,6 +36,12 @@ class Announced {
   StopSignals& signals_;
 };
 
+/// Tells a launcher that replaces ranks why this one ends.
+void tell_launcher(ReplacingLauncher& launcher, const JobAddress& address, const std::exception& error) {
+  const auto* const of_a_peer = dynamic_cast<const PeerError*>(&error);
+  launcher.tell_end(address.local_rank, of_a_peer != nullptr ? of_a_peer->rank() : address.rank, error.what());
+}
+
 /// Throws what a rank was refused for before it joined, once the others know it, too: one of them says it for all.
 [[noreturn]] void tell(JoinedJob& job, const std::exception_ptr& refusal) {
   try {
@@ -43,6 +50,26 @@ class Announced {
     job.fail(error.what());
     throw;
   }
+}
+
+/// Plans once, so that a mistake is an error before any rank exists, and starts the ranks.
+int start_ranks(const char* command, const std::vector<std::string>& arguments, const RunConfig& config, PluginHost& host,
+                const RestartOptions& restarts) {
+  plan_run(config, host);
+  say_plugin_warnings(host);
+  std::vector<std::string> again{command};
+  again.insert(again.end(), arguments.begin(), arguments.end());
+  give_back_standard_output();  // rank 0 prints
+  return launch_local(config.ranks, again, {.max_restarts = restarts.most, .snapshots = restarts.snapshot_every > 0});
+}
+
+/// Throws if failed ranks were to be replaced and nobody would do it.
+void check_restarts(const RestartOptions& restarts, const ReplacingLauncher& launcher) {
+  if (restarts.most == 0 || launcher.is_there()) return;
+  throw UsageError(
+      "--max-restarts is " + std::to_string(restarts.most) +
+      ", but another launcher than Consist's has started this rank, and would have to replace it; start the ranks of "
+      "each machine with consist launch, or leave --max-restarts out");
 }
 
 }  // namespace
@@ -55,22 +82,18 @@ void check_ranks(const ParsedRun& parsed, const RunConfig& config, int size) {
 }
 
 int run_in_job(const char* command, const std::vector<std::string>& arguments, const ParsedRun& parsed, RunConfig config,
-               PluginHost& host, const RankBody& body) {
+               PluginHost& host, const RankBody& body, const RestartOptions& restarts) {
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);
   // Consist's own launcher starts all ranks at once; a scheduler's may still be pulling images.
   const bool has_time =
       parsed.has("timeout") && (parsed.is_on_command_line("timeout") || config.timeout_seconds != RunConfig().timeout_seconds);
   if (!has_time && address.joined_fd < 0) address.join_timeout = default_join_timeout;
-  if (address.size == 1 && config.ranks > 1) {
-    plan_run(config, host);
-    say_plugin_warnings(host);
-    std::vector<std::string> again{command};
-    again.insert(again.end(), arguments.begin(), arguments.end());
-    give_back_standard_output();  // rank 0 prints
-    return launch_local(config.ranks, again);
-  }
+  ReplacingLauncher launcher(process_environment());
+  const bool by_itself = address.size == 1 && !launcher.is_there();
+  if (by_itself && (config.ranks > 1 || restarts.most > 0)) return start_ranks(command, arguments, config, host, restarts);
   check_ranks(parsed, config, address.size);
+  check_restarts(restarts, launcher);
   config.ranks = address.size;
   if (address.rank != 0) config.archive.clear();  // rank 0 writes it
   say_plugin_warnings(host, address);
@@ -82,13 +105,17 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
   } catch (const std::exception&) {
     refusal = std::current_exception();
   }
+  const Continuation continuation = launcher.continuation(restarts.snapshot_every);
   StopSignals signals(address.local_rank == 0);
   const std::unique_ptr<JoinedJob> job = join_job(address);
   const Announced announced(signals, *job);
   try {
     if (refusal) tell(*job, refusal);
-    return body(*plan, *job, signals);
-  } catch (const Error& error) {
+    return body(*plan, *job, signals, continuation);
+  } catch (const std::exception& thrown) {
+    tell_launcher(launcher, address, thrown);
+    if (dynamic_cast<const Error*>(&thrown) == nullptr) throw;
+    const auto& error = static_cast<const Error&>(thrown);
     // Other ranks that the same signal has reached tell of their end, too: that is no failure to report.
     if (signals.request().requested() && !signals.request().training()) return exit_stopped;
     if (!said_by_another(error, *job)) throw;

@@ -186,6 +186,51 @@ TEST(Launcher, AStuckRankIsNamedWithItsInstruction) {
   EXPECT_EQ(count_of(job.errors, "is stuck, last at step 25, instruction 1: linear"), 3) << job.errors;
 }
 
+TEST(Launcher, ReplacesAllRanksWhenOneIsKilled) {
+  for (const char* dead : {"0", "2"}) {
+    const auto start = Clock::now();
+    Launched job({"3", "20000/2", "train", "60", "60000", "kill", dead, "25"});
+    EXPECT_EQ(job.wait(), 0) << job.errors;
+    EXPECT_LT(Clock::now() - start, 10s);
+    EXPECT_EQ(job.output, "started\nstarted\nended after step 60\n");
+    EXPECT_THAT(job.errors,
+                HasSubstr("consist launch: rank " + std::string(dead) +
+                          " was ended by signal 9 (Killed) in step 26; all ranks are started anew, restart 1 of 2\n"));
+  }
+}
+
+TEST(Launcher, ReplacesAllRanksWhenOneHangs) {
+  const auto start = Clock::now();
+  Launched job({"3", "20000/1", "train", "60", "1500", "stop", "2", "25"});
+  EXPECT_EQ(job.wait(), 0) << job.errors;
+  EXPECT_LT(Clock::now() - start, 1500ms + 10s);
+  EXPECT_THAT(job.errors, HasSubstr("rank 2 did not go on in step 26; all ranks are started anew, restart 1 of 1"));
+  EXPECT_THAT(job.errors, HasSubstr("rank 2 does not end by itself; sending it SIGKILL"));
+}
+
+TEST(Launcher, DoesNotRepeatAFailure) {
+  Launched job({"2", "20000/5", "train", "60", "60000", "kill-always", "1", "25"});
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_EQ(count_of(job.errors, "started anew, restart"), 1) << job.errors;
+  EXPECT_THAT(job.errors, HasSubstr("the job is not started anew: the same happened before restart 1"));
+}
+
+TEST(Launcher, RefusalsAreNotRepeated) {
+  Launched job({"3", "20000/5", "exit", "1", "2"});
+  EXPECT_EQ(job.wait(), exit_usage);
+  EXPECT_THAT(job.errors, HasSubstr("what was refused would be refused again"));
+}
+
+TEST(Launcher, CtrlCDuringARestartEndsIt) {
+  const auto start = Clock::now();
+  Launched job({"2", "20000/5", "train", "100000", "60000", "kill", "1", "25"});
+  job.wait_for_error("started anew");
+  job.signal(SIGINT);
+  job.wait();
+  EXPECT_LT(Clock::now() - start, 10s);
+  EXPECT_EQ(count_of(job.errors, "started anew, restart"), 1) << job.errors;
+}
+
 TEST(Launcher, CtrlCEndsAllRanksInGoodOrder) {
   Launched job({"3", "20000", "train", "100000", "20000"});
   job.wait_for_output("started");

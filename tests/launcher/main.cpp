@@ -1,5 +1,5 @@
-// The test program in its three parts: the tests, the launcher ("as-launcher RANKS GRACE_MS WORDS...") and the ranks ("as-rank
-// WORDS...").
+// The test program in its three parts: the tests, the launcher ("as-launcher RANKS GRACE_MS[/RESTARTS] WORDS...") and the ranks
+// ("as-rank WORDS...").
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,11 @@ int main(int argc, char** argv) {
       std::vector<std::string> arguments{"as-rank"};
       arguments.insert(arguments.end(), words.begin() + 3, words.end());
       const std::chrono::milliseconds grace(std::stoi(words[2]));
-      return consist::launch::launch_local(std::stoi(words[1]), arguments, {false, grace, grace});
+      const std::size_t slash = words[2].find('/');
+      const int restarts = slash == std::string::npos ? 0 : std::stoi(words[2].substr(slash + 1));
+      return consist::launch::launch_local(
+          std::stoi(words[1]), arguments,
+          {.all_output = false, .grace_after_failure = grace, .grace_after_signal = grace, .max_restarts = restarts});
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return 99;

@@ -14,6 +14,7 @@
 #include "core/job/environment.h"
 #include "core/job/progress.h"
 #include "launch/cli/exit_status.h"
+#include "launch/start/continuation.h"
 #include "plugins/transports/socket/connect.h"
 
 namespace consist::testing {
@@ -36,6 +37,8 @@ void suffer_early(const std::string& kind) {
 }
 
 void suffer(const std::string& kind, const Job& job) {
+  if (kind == "kill-always") raise(SIGKILL);
+  if (job.generation() > 0) return;
   if (kind == "kill") raise(SIGKILL);
   if (kind == "stop") raise(SIGSTOP);
   if (kind == "spin") {
@@ -44,7 +47,7 @@ void suffer(const std::string& kind, const Job& job) {
   }
 }
 
-void train(int steps, std::chrono::milliseconds timeout, const Fault& fault) {
+void train(int steps, std::chrono::milliseconds timeout, const Fault& fault, const Continuation& continuation) {
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = timeout;
   if (fault.rank == address.rank) suffer_early(fault.kind);
@@ -59,6 +62,7 @@ void train(int steps, std::chrono::milliseconds timeout, const Fault& fault) {
     std::vector<float> gradient(100'000);
     // All ranks must stop after the same step, so the wish to stop is summed as well.
     for (bool stop = false; step < steps && !stop; ++step) {
+      if (continuation.board != nullptr) continuation.board->begin_step(job->local_rank(), step + 1);
       instruction = 1;
       if (fault.rank == job->rank() && fault.step == step) suffer(fault.kind, *job);
       gradient.assign(gradient.size(), 1.0F);
@@ -112,16 +116,21 @@ int run_rank(const std::vector<std::string>& words) {
   struct sigaction action {};
   action.sa_handler = [](int) { interrupted = 1; };
   sigaction(SIGINT, &action, nullptr);
+  launch::ReplacingLauncher launcher(process_environment());
+  const auto told = [&](const std::exception& error, int blamed) {
+    launcher.tell_end(rank, blamed, error.what());
+    std::fprintf(stderr, "ends: %s\n", error.what());
+  };
   try {
     Fault fault;
     if (words.size() > 3) fault = {words[3], std::stoi(words[4]), std::stoi(words[5])};
-    train(std::stoi(words[1]), std::chrono::milliseconds(std::stoi(words[2])), fault);
+    train(std::stoi(words[1]), std::chrono::milliseconds(std::stoi(words[2])), fault, launcher.continuation(0));
     return 0;
   } catch (const PeerError& error) {
-    std::fprintf(stderr, "ends: %s\n", error.what());
+    told(error, error.rank());
     return exit_peer_failed;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "ends: %s\n", error.what());
+    told(error, rank);
     return exit_failed;
   }
 }

@@ -11,9 +11,9 @@ namespace consist::testing {
 ///   say                   every rank writes a line to both outputs
 ///   wait                  sleeps for a minute, deaf to SIGTERM
 ///   pids FOLDER           writes its process id into FOLDER/<rank> and sleeps for a minute
-///   train STEPS TIMEOUT_MS [kill|stop|spin RANK STEP]
-///                         joins the job and sums vectors for some steps; then one rank may be killed, stopped or stuck; SIGINT
-///                         ends it in good order after a step
+///   train STEPS TIMEOUT_MS [kill|stop|spin|kill-always RANK STEP]
+///                         joins the job and sums vectors for some steps; then one rank may be killed, stopped or stuck, in
+///                         generation 0 or always; SIGINT ends it in good order after a step
 int run_rank(const std::vector<std::string>& words);
 
 }  // namespace consist::testing

@@ -18,10 +18,11 @@ class Events final : public TrainerEvents {
   }
   void evaluated(const EvaluationReport& report) override { evaluations.push_back(report.step); }
   void checkpoint(std::int64_t step) override { checkpoints.push_back(step); }
+  void snapshot(std::int64_t step) override { snapshots.push_back(step); }
   bool stop_requested() override { return last + 1 == stop_before_; }
 
   std::int64_t last = 0;
-  std::vector<std::int64_t> evaluations, checkpoints;
+  std::vector<std::int64_t> evaluations, checkpoints, snapshots;
   std::vector<std::pair<std::int64_t, double>> rates;
 
  private:
@@ -131,6 +132,17 @@ TEST_F(Trainer, SavesBehindTheStepThatEndsAnEpoch) {
   Events events;
   run(9, events, [](TrainerSettings& settings) { settings.checkpoint_each_epoch = true; });
   EXPECT_THAT(events.checkpoints, ElementsAre(3, 5, 8, 9));
+}
+
+// The last step needs none, and a checkpoint has one with it.
+TEST_F(Trainer, TakesSnapshotsBetweenCheckpoints) {
+  Events events;
+  run(8, events, [](TrainerSettings& settings) {
+    settings.checkpoint_every = 6;
+    settings.snapshot_every = 2;
+  });
+  EXPECT_THAT(events.checkpoints, ElementsAre(6, 8));
+  EXPECT_THAT(events.snapshots, ElementsAre(2, 4));
 }
 
 TEST_F(Trainer, EndsBehindTheStepThatItIsAskedInAndSaves) {

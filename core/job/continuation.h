@@ -1,0 +1,22 @@
+// A run whose ranks a launcher replaces when one fails (--max-restarts).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/job/rank_board.h"
+
+namespace consist {
+
+/// The launcher's part in a run. Without such a launcher a failure ends the run.
+struct Continuation {
+  RankBoard* board = nullptr;       ///< null: no such launcher. It outlives the run
+  std::string snapshots;            ///< folder in this host's memory, which outlives the ranks; empty: none
+  std::int64_t snapshot_every = 0;  ///< steps between snapshots; 0: none
+
+  /// True if earlier ranks of this run have told its observers or named its archive.
+  bool observed() const noexcept { return board != nullptr && board->observed(); }
+  bool archived() const noexcept { return board != nullptr && board->archived(); }
+};
+
+}  // namespace consist

@@ -1,0 +1,69 @@
+// Saving the state of a training: to the disk, and into the host's memory where the next ranks find it after a failure.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint_writer.h"
+#include "core/job/job.h"
+#include "core/state/background_work.h"
+#include "core/state/owned_tensors.h"
+#include "core/state/staged_tensors.h"
+
+namespace consist {
+
+/// One per rank and run, used from the trainer's thread. Where the host has memory for a copy of the state, it is written beside
+/// training: save() then returns once the copy is made. A checkpoint and a snapshot are the same files in different places; both
+/// are complete or not there, whatever ends the ranks (CheckpointWriter).
+class StateSaver {
+ public:
+  /// `checkpoints` are kept on the disk by `disk`, which rank 0 has where there is a folder for them. `snapshots`: the folder of
+  /// Continuation::snapshots; empty: none.
+  StateSaver(JoinedJob& job, std::unique_ptr<CheckpointWriter> disk, std::string snapshots);
+  ~StateSaver();
+
+  /// Called by every rank before the first save(), with what it will save: takes memory for the copy. With a folder for
+  /// snapshots, throws UsageError where the ranks of this host lack memory for the copy and two snapshots. Else `beside` says if
+  /// checkpoints are to be written beside training; returns false if the host lacks memory for that.
+  bool prepare(const std::shared_ptr<Device>& device, const OwnedTensors& tensors, bool beside);
+
+  /// Called by every rank: saves `of_host` as a snapshot, if there is a folder for them, and with `to_disk` a checkpoint of
+  /// `mine`, which are among them. Waits for the end of the save before. Throws what an earlier save or this one met.
+  void save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, bool to_disk);
+  /// Throws what a save that has ended met; does not wait.
+  void check() { work_.check(); }
+  /// Waits for the end of the last save; throws what it met.
+  void finish() { work_.finish(); }
+  /// Waits for the end of the last save, which the job's failure ends early. Returns what it met; null: nothing.
+  std::exception_ptr settle() noexcept { return work_.settle(); }
+
+  struct Saved {
+    std::int64_t step = 0;
+    std::int64_t bytes = 0;  ///< of all ranks, on rank 0; elsewhere 0
+  };
+  /// Checkpoints on the disk that are complete and were not returned before.
+  std::vector<Saved> take_saved();
+
+ private:
+  struct Work {
+    CheckpointState state;
+    OwnedTensors of_host, mine;
+    bool to_disk = false;
+  };
+  void write(const Work& work);
+  void check_snapshot_memory(double of_host) const;
+
+  JoinedJob& job_;
+  const std::string snapshots_;
+  std::unique_ptr<CheckpointWriter> disk_;    // of rank 0
+  std::unique_ptr<CheckpointWriter> memory_;  // of the first rank of a host
+  std::unique_ptr<StagedTensors> copy_;       // null: everything is written at once
+  std::mutex mutex_;                          // of saved_
+  std::vector<Saved> saved_;
+  BackgroundWork work_;  // ends before what it uses
+};
+
+}  // namespace consist

@@ -1,0 +1,27 @@
+#include "launch/start/continuation.h"
+
+#include "consist/error.h"
+#include "core/base/number.h"
+
+namespace consist::launch {
+
+ReplacingLauncher::ReplacingLauncher(const GetEnvironment& environment) {
+  const std::optional<std::string> number = environment(board_variable);
+  if (!number || number->empty()) return;
+  int fd = -1;
+  if (!parse_number(*number, fd) || fd < 0)
+    throw UsageError(std::string("the environment variable ") + board_variable + " is '" + *number +
+                     "', which is no file descriptor; consist launch sets it, nobody else should");
+  board_.emplace(fd);
+  snapshots_ = environment(snapshots_variable).value_or("");
+}
+
+Continuation ReplacingLauncher::continuation(std::int64_t snapshot_every) {
+  return {board_ ? &*board_ : nullptr, snapshots_, snapshot_every};
+}
+
+void ReplacingLauncher::tell_end(int local_rank, int blamed, const char* why) noexcept {
+  if (board_) board_->end(local_rank, blamed, why);
+}
+
+}  // namespace consist::launch
