@@ -35,8 +35,8 @@ constexpr RunOption train_options[] = {
     launch::on_option,
     launch::cluster_option,
     launch::dry_run_option,
-    of_results(valued("max-restarts", OptionKind::integer, "0", "K", "failures after which ranks start anew", "0..10000")),
-    of_results(valued("snapshot-every", OptionKind::integer, "50", "N", "steps between copies in memory; 0: none", "0..")),
+    of_results(valued("max-restarts", OptionKind::integer, "0", "K", "failures after which all start anew", "0..10000")),
+    of_results(valued("snapshot-every", OptionKind::integer, "50", "N", "steps between copies in memory", "0..")),
 };
 
 launch::RestartOptions restart_options(const CommandLine& line) {
@@ -105,8 +105,9 @@ int train(const CommandLine& line) {
   }
   if (launch::is_on_cluster(parsed)) {
     if (restarts.most > 0)
-      throw UsageError("--max-restarts is for ranks that Consist's own launcher starts, and with --on the cluster starts them; leave "
-                       "it out, and run the same command again with --resume after a failure");
+      throw UsageError(
+          "--max-restarts is for ranks that Consist's own launcher starts, and with --on the cluster starts them; leave "
+          "it out, and run the same command again with --resume after a failure");
     return launch::train_on_cluster(parsed, std::move(config), host);
   }
   if (job_address_from_environment(process_environment()).size == 1) launch::bring_hub_model(config.model, !config.from_scratch);
