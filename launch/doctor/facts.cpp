@@ -20,7 +20,7 @@ int Facts::ranks_here() const {
 }
 
 bool Facts::has_efa() const {
-  return std::any_of(rdma.begin(), rdma.end(), [](const RdmaDevice& device) { return device.is_efa; });
+  return std::any_of(rdma.begin(), rdma.end(), [](const RdmaDevice& device) { return device.is_efa(); });
 }
 
 bool was_too_slow(const PluginState& plugin) {
@@ -40,7 +40,7 @@ Facts read_facts(Machine machine, std::string archive_folder) {
   // Each waits for other processes.
   std::future<std::vector<PluginState>> plugins = std::async(std::launch::async, facts.machine.plugins);
   facts.gpus = read_gpus(facts.machine);
-  facts.rdma = read_rdma_devices(facts.machine);
+  facts.rdma = rdma_devices(facts.machine.root / "sys/class/infiniband");
   facts.group = read_group_limits(facts.machine);
   try {
     facts.job = job_address_from_environment(facts.machine.environment);

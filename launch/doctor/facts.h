@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "consist/rdma.h"
 #include "core/job/job.h"
 #include "launch/doctor/cgroups.h"
 #include "launch/doctor/check.h"
 #include "launch/doctor/gpus.h"
 #include "launch/doctor/machine.h"
-#include "launch/doctor/rdma.h"
 
 namespace consist::doctor {
 

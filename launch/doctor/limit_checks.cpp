@@ -3,6 +3,7 @@
 #include <limits>
 #include <sstream>
 
+#include "consist/host.h"
 #include "consist/text.h"
 #include "core/base/number.h"
 #include "core/base/one_line.h"
@@ -30,19 +31,6 @@ std::optional<std::int64_t> hard_limit(const Machine& machine, std::string_view 
   return std::nullopt;
 }
 
-/// True if the process has a capability that lifts the limit of pinned memory.
-bool may_pin_all(const Machine& machine) {
-  constexpr unsigned ipc_lock = 14;
-  std::istringstream status(machine.read("proc/self/status").value_or(""));
-  for (std::string word; status >> word;) {
-    if (word != "CapEff:") continue;
-    std::uint64_t capabilities = 0;
-    status >> std::hex >> capabilities;
-    return (capabilities >> ipc_lock & 1U) != 0;
-  }
-  return false;
-}
-
 Finding memory_may_be_pinned(const Facts& facts) {
   constexpr std::int64_t enough = 64 * gib, least = gib;  // buffers of NICs take less than the latter at their start
   if (!facts.has_rdma() && facts.gpus.none()) return not_applicable("there is neither a GPU nor an RDMA device");
@@ -50,7 +38,8 @@ Finding memory_may_be_pinned(const Facts& facts) {
   if (!limit) return unknown("/proc/self/limits cannot be read");
   if (*limit == std::numeric_limits<std::int64_t>::max()) return ok("unlimited");
   if (*limit >= enough) return ok(bytes_text(*limit));
-  if (may_pin_all(facts.machine)) return ok(bytes_text(*limit) + ", which the capability IPC_LOCK lifts");
+  if (has_ipc_lock(facts.machine.read("proc/self/status").value_or("")))
+    return ok(bytes_text(*limit) + ", which the capability IPC_LOCK lifts");
   const std::string found = "a process may pin " + bytes_text(*limit);
   const std::string remedy =
       "ulimit -l unlimited (limits.conf: memlock; docker --ulimit memlock=-1; Slurm: PropagateResourceLimitsExcept=MEMLOCK)";

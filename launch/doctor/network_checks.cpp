@@ -61,7 +61,7 @@ Finding ports_are_active(const Facts& facts) {
     for (const RdmaPort& port : device.ports) {
       active += port.active() ? 1 : 0;
       // Cards of Ethernet often have a second port that is not meant to be used.
-      if (!port.active()) append(port.ethernet ? unplugged : down, port.name + " is " + one_line(port.state));
+      if (!port.active()) append(port.ethernet() ? unplugged : down, port.name + " is " + one_line(port.state));
     }
   }
   const char* remedy =
@@ -84,7 +84,7 @@ Finding rates_are_alike(const Facts& facts) {
   const auto each_active = [&](const auto& act) {
     for (const RdmaDevice& device : facts.rdma) {
       for (const RdmaPort& port : device.ports) {
-        if (port.active() && !port.ethernet) act(port);
+        if (port.active() && !port.ethernet()) act(port);
       }
     }
   };

@@ -59,6 +59,29 @@ TEST(PredictTransports, AutoIsTheFastestThatTheMachineHasWithinANodeAndBetweenNo
             predicted_seconds("--model llama-tiny --ranks 2 --strategy ddp --machine cpu"));
 }
 
+/// As people say EFA: between nodes, and what there is within them.
+TEST(PredictTransports, IbConnectsNodesAndIsTakenWhereItIsNamed) {
+  const std::string words = "--model qwen3-0.6b --precision bf16 --sequence 1024 --batch 1 --ranks 16 --strategy zero2=2x8 ";
+  const Json json = predicted(words + "--machine a100 --transport ib");
+  EXPECT_EQ(json["links"][0]["transport"], "ib");
+  EXPECT_EQ(json["links"][1]["transport"], "nvlink");
+  EXPECT_LT(json["step_seconds"], predicted(words + "--machine a100 --transport efa")["step_seconds"])
+      << "a NIC of 200 Gbit/s for each GPU instead of an eighth of 400";
+  EXPECT_EQ(predicted(words + "--machine a100")["links"][0]["transport"], "efa") << "as before there was ib";
+}
+
+TEST(PredictTransports, GpusWithoutNvlinkUseShmWithinANode) {
+  const std::string words = four + "--strategy zero2=2x2 --machine l40s,ranks-per-node=2 ";
+  const Json json = predicted(words)["links"];
+  EXPECT_EQ(json[0]["transport"], "efa");
+  EXPECT_EQ(json[1]["transport"], "shm");
+  EXPECT_LT(predicted_seconds(four + "--strategy ddp --machine l40s"),
+            0.6 * predicted_seconds(four + "--strategy ddp --machine l40s --transport socket"));
+  const auto across = run("predict", split_words(words + "--transport shm"));
+  EXPECT_EQ(across.status, 2);
+  EXPECT_THAT(across.output, HasSubstr("PCIe and host memory connect the GPUs of one host; transports efa, ib and socket"));
+}
+
 /// Strategies that --transport does not name use `auto`, as in a run.
 TEST(PredictTransports, WhatIsNotNamedIsAutomatic) {
   const std::string hybrid = four + "--strategy zero3-offload=2+ddp=2 --machine h200 --transport ";
@@ -104,7 +127,7 @@ TEST(PredictTransports, WhatARunWouldRefuseIsRefused) {
                   "transport 'nvlink' cannot connect the groups of axis 'data' (strategy ddp), which lie on "
                   "several nodes of h200 with 2 ranks a node: NVLink connects the GPUs of one host"},
         {"--machine h200 --transport efa", "give --efa.within-host=efa"},
-        {"--machine cpu --transport nvlink", "NVLink connects GPUs; a 'cpu' device has none"}}) {
+        {"--machine cpu --transport nvlink", "NVLink connects GPUs, and a 'cpu' device is none"}}) {
     for (const char* command : {"predict", "advise"}) {
       const auto result = run(command, split_words(four + "--strategy ddp " + words));
       EXPECT_EQ(result.status, 2) << result.output;

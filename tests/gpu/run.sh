@@ -94,7 +94,7 @@ part parity 120 "$build/bin/test_parity" --gtest_filter='*cuda*:Cuda/DeviceParit
 part shared-gpu 600 "$here/shared_gpu.sh" "$build"
 # Between GPUs: one process per transport, since NCCL's settings are those of the process.
 if [ "$gpus" -ge 2 ]; then
-  for transport in nvlink:copy-engines=none nvlink:copy-engines=all:staging=300Ki socket; do
+  for transport in nvlink:copy-engines=none nvlink:copy-engines=all:staging=300Ki shm socket; do
     CONSIST_CONFORMANCE_MEMORY=cuda CONSIST_CONFORMANCE_TRANSPORTS=$transport part "transport-${transport%:staging*}" 120 "$build/bin/test_conformance_transport"
   done
   # 16 layouts x 4 models, one after the other: jobs that share GPUs wait for each other's collectives for minutes.
@@ -109,6 +109,8 @@ if [ "$gpus" -ge 2 ]; then
     --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
   part collectives-copy-engines 90 "$build/bin/consist" bench collectives --transport nvlink --nvlink.copy-engines=all --device cuda --ranks "$gpus" --dtype bf16 \
     --factor 4 --max-bytes 1Gi --seconds 0.3 --collectives all_gather,reduce_scatter,send_receive
+  part collectives-shm 90 "$build/bin/consist" bench collectives --transport shm --device cuda --ranks "$gpus" --dtype bf16 --factor 16 --max-bytes 256Mi \
+    --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
   part collectives-socket 90 "$build/bin/consist" bench collectives --transport socket --device cuda --ranks "$gpus" --dtype bf16 --factor 16 --max-bytes 256Mi \
     --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
 fi

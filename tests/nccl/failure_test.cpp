@@ -268,6 +268,50 @@ TEST_F(NcclFailure, TwoMembersOnOneGpuAreRefused) {
   expect_all(errors, "rank 0 and rank 1 use the same GPU, 0000:00:00.0");
 }
 
+/// In processes of their own, since NCCL's settings are those of the process.
+[[noreturn]] void connect_with(ConnectOptions options) {
+  options.library = CONSIST_FAKE_NVIDIA;
+  for (const char* name : {"NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA"}) unsetenv(name);
+  const auto errors = testing::run_ranks(make_addresses(2, 20s), [&](JoinedJob& job) {
+    cuCtxSetCurrent(reinterpret_cast<CUcontext>(static_cast<std::intptr_t>(job.rank() + 1)));
+    const auto communicator = connect(job, {"data.0", {0, 1}, job.rank(), "cuda"}, options);
+    std::fprintf(stderr, "path: %s; p2p off %s; network %s\n", communicator->verified_path().c_str(),
+                 getenv("NCCL_P2P_DISABLE") == nullptr ? "unset" : getenv("NCCL_P2P_DISABLE"), fake::last_network().c_str());
+    job.leave(20s);
+  });
+  for (const auto& error : errors) std::fprintf(stderr, "error: %s\n", text_of(error).c_str());
+  std::_Exit(0);
+}
+
+ConnectOptions gpu_options(Path path, WithinHost within) {
+  ConnectOptions options;
+  options.path = path;
+  options.transport = std::string(name_of(path));
+  options.within = within;
+  options.gpudirect = false;
+  return options;
+}
+
+TEST_F(NcclFailure, ShmTurnsPeerCopiesOffWhereNvlinkIsNotRuledOut) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  fake::switches().path = fake::switches().send_path = "SHM/direct/direct";
+  EXPECT_EXIT(connect_with(gpu_options(Path::shm, WithinHost::shm)), ::testing::ExitedWithCode(0),
+              "path: SHM/direct/direct through host memory \\(NCCL 2.28.9\\); p2p off 1; network Socket");
+  fake::switches().path = "P2P/CUMEM";
+  EXPECT_EXIT(connect_with(gpu_options(Path::shm, WithinHost::pcie)), ::testing::ExitedWithCode(0),
+              "error: transport shm: asked for shm, got SHM/direct/direct between ranks 0 and 1");
+}
+
+TEST_F(NcclFailure, IbIsNcclsOwnNetworkAndProvenByTheLog) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  fake::switches().path = fake::switches().send_path = "NET/IB/0/GDRDMA";
+  EXPECT_EXIT(connect_with(gpu_options(Path::ib, WithinHost::network)), ::testing::ExitedWithCode(0),
+              "path: NET/IB with GPUDirect; devices that NCCL did not name \\(NCCL 2.28.9\\); p2p off 1; network IB");
+  fake::switches().path = "NET/Socket/0";
+  EXPECT_EXIT(connect_with(gpu_options(Path::ib, WithinHost::automatic)), ::testing::ExitedWithCode(0),
+              "error: transport ib: asked for ib, got NET/Socket/0 between ranks 0 and 1");
+}
+
 // Last, since the log of a process with groups of different paths is not watched during the run.
 TEST_F(NcclFailure, EfaIsTheNetworkOfThePluginAndProvenByTheLog) {
   setenv("NCCL_NET_PLUGIN", "/opt/libnccl-net-ofi.so", 1);  // other tests of this process may have started NCCL

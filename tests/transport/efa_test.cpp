@@ -1,7 +1,6 @@
 // Findings of transport efa about a machine, without starting anything.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -108,28 +107,6 @@ TEST(Requirements, ListWhatIsMissing) {
   EXPECT_THAT(problem_on_host({}), AllOf(HasSubstr("EFA device"), ::testing::Not(HasSubstr("NCCL"))));
   EXPECT_THAT(problem_on_cuda({.host = {.provider = "tcp", .device = {}, .libfabric = {}}, .nccl = {}, .ofi_plugin = {}}),
               HasSubstr("transport socket"));
-}
-
-/// In a process of its own, since the limit can be lowered only.
-[[noreturn]] void say_memlock_problem(rlim_t limit) {
-  const rlimit wanted{limit, limit};
-  setrlimit(RLIMIT_MEMLOCK, &wanted);
-  std::fprintf(stderr, "problem: <%s>\n", memlock_problem().c_str());
-  std::_Exit(0);
-}
-
-TEST(Requirements, ALowLimitOfPinnedMemoryIsAProblem) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  rlimit limit{};
-  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-  std::ifstream status("/proc/self/status");
-  std::uint64_t capabilities = 0;
-  for (std::string word; status >> word;) {
-    if (word == "CapEff:") status >> std::hex >> capabilities;
-  }
-  const bool may_lock_all = (capabilities >> 14U & 1U) != 0;
-  EXPECT_EXIT(say_memlock_problem(1 << 16), ::testing::ExitedWithCode(0),
-              may_lock_all ? "problem: <>" : "problem: <a process may pin 64 KiB.*ulimit -l unlimited");
 }
 
 }  // namespace

@@ -225,5 +225,28 @@ TEST_F(NcclGpu, AHiddenPathIsAnErrorThatNamesWhatWasFound) {
   EXPECT_THAT(child.output, HasSubstr("between ranks 0 and 1"));
 }
 
+/// Run by the test below in a process of its own, since NCCL's settings are those of the process.
+TEST_F(NcclGpu, DISABLED_ConnectsByShm) {
+  ConnectOptions options;
+  options.path = Path::shm;
+  options.transport = "shm";
+  options.within = WithinHost::shm;
+  const auto body = [](Rank& rank) {
+    const Block data(rank.memory, 40'000);
+    rank.group.all_reduce(data.data(), 10'000, DType::f32, rank.stream());
+    rank.memory.finish(rank.group);
+    std::printf("path: %s\n", rank.group.verified_path().c_str());
+    rank.job.leave(30s);
+  };
+  for (const auto& error : run(30s, body, options)) std::printf("rank says: <%s>\n", testing::text_of(error).c_str());
+}
+
+TEST_F(NcclGpu, ShmGoesWithoutNvlink) {
+  const auto child = test::run_child({"/proc/" + std::to_string(getpid()) + "/exe", "--gtest_also_run_disabled_tests",
+                                      "--gtest_filter=NcclGpu.DISABLED_ConnectsByShm"});
+  EXPECT_THAT(child.output, HasSubstr("rank says: <>")) << child.output;
+  EXPECT_THAT(child.output, ::testing::ContainsRegex("path: .*(over PCIe|through host memory)")) << child.output;
+}
+
 }  // namespace
 }  // namespace consist::nccl

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "consist/error.h"
+#include "plugins/transports/nccl/findings.h"
 #include "plugins/transports/nccl/log.h"
 #include "plugins/transports/nccl/path_verification.h"
 
@@ -104,6 +105,26 @@ TEST(NcclLog, ReadsWhatWasPublishedOfMachinesWithEfa) {
   EXPECT_THAT(read_log(log_named("libfabric_tcp.log")).providers, ElementsAre("tcp;ofi_rxm"));
 }
 
+TEST(NcclLog, ReadsWhatWasPublishedOfMachinesWithInfiniBand) {
+  EXPECT_THAT(read_log(log_named("ib_gdr.log"), 0).connections,
+              ElementsAre(Connection{0, 2, "NET/IB/5/GDRDMA"}, Connection{2, 0, "NET/IB/5/GDRDMA"}));
+  EXPECT_THAT(read_log(log_named("ib_without_gdr.log"), 5).connections,
+              ElementsAre(Connection{5, 4, "P2P/direct pointer/read"}, Connection{5, 12, "NET/IB/3"}));
+  EXPECT_THAT(read_log(log_named("ib_roce.log"), 3).hcas, ElementsAre("mlx5_0:1/RoCE", "mlx5_1:1/RoCE"))
+      << "said once per process, by any device";
+}
+
+TEST(NcclLog, ReadsTheDevicesOfInfiniBand) {
+  // After NCCL's sources: rails and planes behind the port (2.29), and several devices that are taken for one.
+  const LogFindings found = read_log(
+      "host:1:2 [0] NCCL INFO NET/IB : Made virtual device [0] name=mlx5_0 speed=400000 ndevs=1 rail=0 plane=1\n"
+      "host:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1:0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.4<0>\n"
+      "host:1:2 [0] NCCL INFO NET/IB : Made virtual device [2] name=mlx5_0+mlx5_1 speed=800000 ndevs=2\n"
+      "host:1:2 [0] NCCL INFO NET/IB : Made virtual device [99999] name=x speed=1\n");
+  EXPECT_THAT(found.hcas, ElementsAre("mlx5_0:1:0:1/IB", "mlx5_1:1/IB", "mlx5_0+mlx5_1"));
+  EXPECT_THAT(read_log("host:1:2 [0] NCCL INFO NET/IB : No device found.\n").hcas, IsEmpty());
+}
+
 TEST(NcclLog, ReadsEachFormOfTheProvider) {
   // As the plugin's sources of version 1.16.2 write it.
   EXPECT_THAT(
@@ -162,7 +183,7 @@ TEST(PathVerification, NamesWhatWasFoundInstead) {
   EXPECT_EQ(verify_path(Path::nvlink, {member({{0, 1, "P2P/indirect/2[2]"}}), member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem,
             "asked for nvlink, got P2P/indirect/2[2] between ranks 0 and 1");
   EXPECT_EQ(verify_path(Path::socket, {member({{0, 1, "NET/IB/0/GDRDMA"}}), member({{1, 0, "NET/Socket/0"}})}, {0, 1}).problem,
-            "asked for socket, got NET/IB/0/GDRDMA between ranks 0 and 1");
+            "asked for socket, got NET/IB with GPUDirect between ranks 0 and 1");
 }
 
 TEST(PathVerification, JudgesWhatWasWrittenOnARealMachine) {
@@ -247,7 +268,7 @@ TEST(PathVerification, EfaWithinAHostIsNvlinkOrEfaAsAsked) {
   EXPECT_EQ(verify_path(Path::efa, mixed, {0, 1, 2}).path,
             "NET/Libfabric with GPUDirect, P2P/CUMEM over 18 NVLinks; provider efa, aws-ofi-nccl 1.16.2");
   Promise network_only = Path::efa;
-  network_only.nvlink_within_host = false;
+  network_only.within = WithinHost::network;
   EXPECT_EQ(verify_path(network_only, mixed, {0, 1, 2}).problem, "asked for efa, got P2P/CUMEM between ranks 0 and 1");
   std::vector<MemberFindings> no_links = mixed;
   no_links[0].active_links = 0;
@@ -255,6 +276,104 @@ TEST(PathVerification, EfaWithinAHostIsNvlinkOrEfaAsAsked) {
   // Nothing went through EFA.
   EXPECT_THAT(verify_path(Path::efa, {efa_member({{0, 1, "P2P/CUMEM"}}), efa_member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem,
               HasSubstr("--efa.within-host=efa"));
+}
+
+/// A member to which NVML knows no NVLink from any of these.
+MemberFindings apart(std::vector<Connection> connections, std::vector<int> others) {
+  MemberFindings findings = member(std::move(connections), unknown_links);
+  findings.not_linked = std::move(others);
+  return findings;
+}
+
+TEST(PathVerification, ShmIsPeerCopiesOverPcieOrHostMemory) {
+  const MemberFindings one = apart({{0, 1, "P2P/CUMEM"}}, {1}), two = apart({{1, 0, "SHM/direct/direct"}}, {0});
+  const auto verdict = [&](WithinHost within) {
+    Promise promise = Path::shm;
+    promise.within = within;
+    return verify_path(promise, {one, two}, {4, 6});
+  };
+  EXPECT_EQ(verdict(WithinHost::shm).problem, "");
+  EXPECT_EQ(verdict(WithinHost::shm).path, "P2P/CUMEM over PCIe, SHM/direct/direct through host memory");
+  EXPECT_EQ(verdict(WithinHost::pcie).problem, "asked for shm, got SHM/direct/direct between ranks 4 and 6");
+  EXPECT_EQ(verdict(WithinHost::memory).problem, "asked for shm, got P2P/CUMEM between ranks 4 and 6");
+  EXPECT_EQ(verify_path(Path::nvlink, {one, two}, {4, 6}).problem,
+            "asked for nvlink, got SHM/direct/direct between ranks 4 and 6");
+}
+
+TEST(PathVerification, ShmIsNeitherNvlinkNorANetwork) {
+  const std::string unproven = ", of which NVML does not say that it goes without NVLink";
+  EXPECT_EQ(verify_path(Path::shm, {member({{0, 1, "P2P/CUMEM"}}), apart({{1, 0, "P2P/CUMEM"}}, {0})}, {4, 6}).problem,
+            "asked for shm, got P2P/CUMEM between ranks 4 and 6" + unproven);
+  const MemberFindings back = apart({{1, 0, "SHM/direct/direct"}}, {0});
+  for (const auto& [path, said] : {std::pair{"NET/Socket/0", "NET/Socket on eth0"},
+                                   {"NET/IB/0/GDRDMA", "NET/IB with GPUDirect"},
+                                   {"NET/Libfabric/0", "NET/Libfabric without GPUDirect"},
+                                   {"P2P/indirect/2[2]", "P2P/indirect/2[2]"}}) {
+    EXPECT_EQ(verify_path(Path::shm, {apart({{0, 1, path}}, {1}), back}, {4, 6}).problem,
+              "asked for shm, got " + std::string(said) + " between ranks 4 and 6");
+  }
+}
+
+TEST(PathVerification, ShmOnTheRealMachineIsWhatWasLeftOfNvlink) {
+  for (const auto& [name, path, problem] :
+       {std::tuple{"shm.log", "SHM/direct/direct through host memory", ""},
+        {"p2p_cumem.log", "",
+         "asked for shm, got P2P/CUMEM between ranks 0 and 1, of which NVML does not say that it goes without NVLink"},
+        {"net_socket.log", "", "asked for shm, got NET/Socket on eth0 between ranks 0 and 1"}}) {
+    std::vector<MemberFindings> members;
+    for (const int device : {0, 1}) {
+      const LogFindings log = read_log(log_named(name), device);
+      members.push_back(member(log.connections));
+      members.back().interfaces = log.interfaces;
+    }
+    const Verdict verdict = verify_path(Path::shm, members, {0, 1});
+    EXPECT_EQ(verdict.path, path) << name;
+    EXPECT_EQ(verdict.problem, problem) << name;
+  }
+}
+
+/// A member with two devices of InfiniBand.
+MemberFindings ib_member(std::vector<Connection> connections) {
+  MemberFindings findings = member(std::move(connections));
+  findings.hcas = {"mlx5_0:1/IB", "mlx5_1:1/IB"};
+  return findings;
+}
+
+TEST(PathVerification, IbNamesItsDevicesAndSaysWhetherNicsReachTheGpus) {
+  Promise promise = Path::ib;
+  promise.gpudirect = false;
+  EXPECT_EQ(
+      verify_path(promise, {ib_member({{0, 1, "NET/IB/1/GDRDMA/Shared"}}), ib_member({{1, 0, "NET/IB/0(2)/GDRDMA"}})}, {0, 8})
+          .path,
+      "NET/IB with GPUDirect; mlx5_0:1/IB, mlx5_1:1/IB");
+  const std::vector<MemberFindings> without{ib_member({{0, 1, "NET/IB/1"}}), ib_member({{1, 0, "NET/IB/1"}})};
+  EXPECT_EQ(verify_path(promise, without, {0, 8}).path, "NET/IB without GPUDirect; mlx5_1:1/IB");
+  promise.gpudirect = true;
+  EXPECT_EQ(verify_path(promise, without, {0, 8}).problem, "asked for ib, got NET/IB without GPUDirect between ranks 0 and 8");
+  for (const char* path : {"NET/Socket/0", "NET/Libfabric/0/GDRDMA", "NET/IBext_v8/0/GDRDMA", "SHM/direct/direct"}) {
+    EXPECT_THAT(verify_path(promise, {ib_member({{0, 1, path}}), without[1]}, {0, 8}).problem,
+                ::testing::AllOf(HasSubstr("asked for ib, got "), HasSubstr("between ranks 0 and 8")))
+        << path;
+  }
+  EXPECT_EQ(verify_path(Path::efa, without, {0, 8}).problem, "asked for efa, got NET/IB without GPUDirect between ranks 0 and 8");
+}
+
+TEST(PathVerification, IbWithinAHostIsWhatWasAskedFor) {
+  Promise promise = Path::ib;
+  promise.gpudirect = false;
+  const std::vector<MemberFindings> mixed{ib_member({{0, 1, "P2P/CUMEM"}}), ib_member({{1, 2, "NET/IB/0/GDRDMA"}}),
+                                          ib_member({{2, 0, "NET/IB/0/GDRDMA"}})};
+  EXPECT_EQ(verify_path(promise, mixed, {0, 1, 2}).path, "NET/IB with GPUDirect, P2P/CUMEM over 18 NVLinks; mlx5_0:1/IB");
+  const std::vector<MemberFindings> within{ib_member({{0, 1, "P2P/CUMEM"}}), ib_member({{1, 0, "P2P/CUMEM"}})};
+  EXPECT_THAT(verify_path(promise, within, {0, 1}).problem, HasSubstr("take transport nvlink, or give --ib.within-host=ib"));
+  promise.within = WithinHost::shm;
+  std::vector<MemberFindings> by_memory = mixed;
+  by_memory[0] = ib_member({{0, 1, "SHM/direct/direct"}});
+  EXPECT_EQ(verify_path(promise, by_memory, {0, 1, 2}).path,
+            "NET/IB with GPUDirect, SHM/direct/direct through host memory; mlx5_0:1/IB");
+  EXPECT_THAT(verify_path(promise, mixed, {0, 1, 2}).problem, HasSubstr("does not say that it goes without NVLink"));
+  promise.within = WithinHost::network;
+  EXPECT_EQ(verify_path(promise, by_memory, {0, 1, 2}).problem, "asked for ib, got SHM/direct/direct between ranks 0 and 1");
 }
 
 TEST(PathVerification, NothingSaidIsNothingProven) {
@@ -285,6 +404,7 @@ TEST(PathVerification, FindingsTravelAsText) {
   MemberFindings findings = member({{0, 1, "P2P/direct pointer"}, {0, 2, "NET/AWS Libfabric/0(2)/GDRDMA/Shared"}}, 17);
   findings.not_linked = {2, 5};
   findings.interfaces = {"eth0", "bond 1"};
+  findings.hcas = {"mlx5_0:1/IB", "mlx5_1:1/RoCE"};
   findings.multicast = {"NVLS comm 0x1"};
   findings.providers = {"efa", "tcp;ofi_rxm"};
   findings.plugin = "aws-ofi-nccl 1.16.2";
@@ -293,6 +413,7 @@ TEST(PathVerification, FindingsTravelAsText) {
   EXPECT_EQ(back.plugin, findings.plugin);
   EXPECT_EQ(back.connections, findings.connections);
   EXPECT_EQ(back.interfaces, findings.interfaces);
+  EXPECT_EQ(back.hcas, findings.hcas);
   EXPECT_EQ(back.multicast, findings.multicast);
   EXPECT_EQ(back.not_linked, findings.not_linked);
   EXPECT_EQ(back.active_links, 17);

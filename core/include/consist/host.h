@@ -16,6 +16,10 @@ CONSIST_API int usable_cores();
 /// is none. 0: no limit, or not such a text.
 CONSIST_API int cores_of_quota(std::string_view text);
 
+/// True if a process has the capability IPC_LOCK, which lifts its limit of pinned memory (RLIMIT_MEMLOCK), by the text of its
+/// /proc/PID/status. False for another text.
+CONSIST_API bool has_ipc_lock(std::string_view status);
+
 /// Bytes that processes of this host can still take without swapping: MemAvailable, or what the control group leaves if that is
 /// less. The largest number if neither can be read.
 CONSIST_API std::int64_t available_host_memory();

@@ -78,7 +78,7 @@ class CONSIST_API Transport {
   /// Priority among the transports that `--transport auto` chooses from, for groups of devices of that kind whose members are on
   /// one host, or on several: of those that can connect such a group and are there, the one with the highest number above 0 is
   /// taken, the first by name where two are equal. 0, the default: taken only where --transport names it. In the tree: socket 10,
-  /// efa across hosts 20, nvlink within one 30. Asked on any machine, by the options alone.
+  /// across hosts ib 15 and efa 20, within one shm 20 and nvlink 30. Asked on any machine, by the options alone.
   virtual int preference(std::string_view device_kind, bool several_hosts) const;
   /// Connects the members of a group; called by all of them. The job outlives the communicator.
   virtual std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) = 0;

@@ -1,6 +1,5 @@
 #include "plugins/transports/efa/devices.h"
 
-#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -23,14 +22,7 @@ constexpr std::chrono::milliseconds counter_poll{10};
 
 std::vector<std::string> efa_devices(std::vector<std::string>& others, const fs::path& folder) {
   std::vector<std::string> devices;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code none;
-    const fs::path driver = fs::read_symlink(entry->path() / "device" / "driver", none).filename();
-    (driver == "efa" ? devices : others).push_back(entry->path().filename().string());
-  }
-  std::sort(devices.begin(), devices.end());
-  std::sort(others.begin(), others.end());
+  for (const RdmaDevice& device : rdma_devices(folder)) (device.driver == "efa" ? devices : others).push_back(device.name);
   return devices;
 }
 

@@ -22,7 +22,4 @@ std::string problem_on_cuda(const EfaOptions& options);
 /// Lists what EFA lacks on this machine with the default options: both lists; none if it has no GPUs and the first is empty.
 std::string problem_of_machine();
 
-/// Error text if the limit of memory that a process may pin (RLIMIT_MEMLOCK) is too low for NICs' buffers; empty if it is not.
-std::string memlock_problem();
-
 }  // namespace consist::efa

@@ -13,6 +13,7 @@
 #include "plugins/transports/efa/ofi_plugin.h"
 #include "plugins/transports/efa/requirements.h"
 #include "plugins/transports/nccl/connect.h"
+#include "plugins/transports/nccl/gpu_transport.h"
 
 namespace consist {
 namespace {
@@ -25,7 +26,7 @@ class EfaTransport final : public Transport {
                  options.text("library"),
                  options.text("plugin")},
         chunk_bytes_(options.integer("chunk")),
-        nvlink_within_host_(options.text("within-host") == "nvlink") {
+        within_host_(nccl::within_host_from(options.text("within-host"))) {
     if (chunk_bytes_ < 4096 || chunk_bytes_ > (std::int64_t{64} << 20)) {
       throw UsageError("--efa.chunk is " + std::to_string(chunk_bytes_) + " bytes; it must be between 4Ki and 64Mi");
     }
@@ -38,9 +39,7 @@ class EfaTransport final : public Transport {
   }
 
   std::string cannot_connect(std::string_view device_kind, bool several_hosts) const override {
-    if (device_kind != "cuda" || several_hosts || !nvlink_within_host_) return {};
-    return "GPUs of one host use NVLink among themselves and nothing goes over EFA; take transport nvlink, or give "
-           "--efa.within-host=efa";
+    return device_kind != "cuda" || several_hosts ? "" : nccl::nothing_between_hosts("efa", "EFA", within_host_);
   }
 
   int preference(std::string_view device_kind, bool several_hosts) const override {
@@ -62,16 +61,16 @@ class EfaTransport final : public Transport {
                          {.path = nccl::Path::efa,
                           .transport = "efa",
                           .library = options_.nccl,
+                          .within = within_host_,
                           .interface = {},
                           .gpudirect = options_.gpudirect,
-                          .nvlink_within_host = nvlink_within_host_,
                           .network = std::move(plugin.network),
                           .network_plugin = std::move(plugin.path)});
   }
 
   const efa::EfaOptions options_;
   const std::int64_t chunk_bytes_;
-  const bool nvlink_within_host_;
+  const nccl::WithinHost within_host_;
 };
 
 }  // namespace
@@ -90,8 +89,9 @@ CONSIST_PLUGIN_OPTIONS(
      "file or folder of libfabric.so.1; empty: where Amazon's installer puts it, the loader's path", "", "", "",
      consist::OptionRole::code},
     {"gpudirect", consist::OptionKind::flag, "true", "on GPUs: insist on NICs that read and write the GPUs' memory"},
-    {"within-host", consist::OptionKind::choice, "nvlink", "on GPUs: how members of one host talk, beside the others",
-     "nvlink|efa"},
+    {"within-host", consist::OptionKind::choice, "auto",
+     "on GPUs: how members of one host talk, beside the others: auto: NVLink where the GPUs have it, else shm",
+     "auto|nvlink|shm|efa"},
     {"plugin", consist::OptionKind::text, "",
      "on GPUs: file or folder of the AWS OFI plugin; empty: NCCL_NET_PLUGIN, the loader's path, where Amazon's installer puts "
      "it",

@@ -95,6 +95,7 @@ MemberFindings find_out(const std::vector<Member>& members, const GroupRequest& 
   // NCCL names these once per process, perhaps for an earlier group.
   const LogFindings whole = read_log(LogCapture::instance().text());
   findings.interfaces = whole.interfaces;
+  findings.hcas = whole.hcas;
   findings.providers = whole.providers;
   findings.plugin = whole.plugin;
   const Nvml& nvml = Nvml::instance();
@@ -110,6 +111,47 @@ bool share_a_host(const std::vector<Member>& members) {
   std::set<std::string> hosts;
   for (const Member& member : members) hosts.insert(member.host);
   return hosts.size() < members.size();
+}
+
+/// True only if NVML says that the GPU has no NVLink to any other member on its host.
+bool is_without_nvlink(const std::vector<Member>& members, std::size_t index) {
+  const Nvml& nvml = Nvml::instance();
+  if (nvml.active_links(members[index].gpu).value_or(0) > 0) return false;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (i == index || members[i].host != members[index].host) continue;
+    if (nvml.linked(members[index].gpu, members[i].gpu).value_or(true)) return false;
+  }
+  return true;
+}
+
+/// ConnectOptions::within of a group of which some share a host, resolved alike on all members.
+WithinHost resolve_within(Job& job, const GroupRequest& group, const std::vector<Member>& members, WithinHost wanted) {
+  if (wanted != WithinHost::automatic && wanted != WithinHost::shm) return wanted;
+  bool without = true;
+  const bool own = is_without_nvlink(members, static_cast<std::size_t>(group.index));
+  for (const std::string& said : exchange_texts(job, group, "nccl.within", own ? "without" : "with"))
+    without = without && said == "without";
+  if (without) return WithinHost::shm;
+  return wanted == WithinHost::automatic ? WithinHost::nvlink : WithinHost::memory;
+}
+
+std::string network_of(const ConnectOptions& options) {
+  return options.path == Path::efa ? options.network : options.path == Path::ib ? "IB" : "Socket";
+}
+
+Need need_of(const ConnectOptions& options, const GroupRequest& group, bool share_a_host, WithinHost within) {
+  // Where none share a host it only matters to groups that come later, which find what the GPUs of this host have.
+  if (!share_a_host) within = missing_nvlink().empty() ? WithinHost::nvlink : WithinHost::shm;
+  return {.path = options.path,
+          .transport = options.transport,
+          .group = group.name,
+          .share_a_host = share_a_host,
+          .within = within,
+          .interface = options.interface,
+          .network = network_of(options),
+          .network_plugin = options.network_plugin,
+          .hcas = options.hcas,
+          .gpudirect_off = options.gpudirect_off};
 }
 
 ncclUniqueId agree_on_id(Job& job, const GroupRequest& group, const Library& library) {
@@ -209,21 +251,19 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
     throw UnavailableError("transport " + options.transport + ": NCCL " + library.version_text() +
                            " takes a network plugin by a short name only; 2.21 or newer is needed");
   }
-  Need need{options.path, options.transport, group.name, share_a_host(members), options.interface};
-  need.nvlink_within_host = options.nvlink_within_host;
-  need.network = options.network;
-  need.network_plugin = options.network_plugin;
-  fix_process_settings(need);
   Promise promise(options.path);
+  const bool share = share_a_host(members);
+  if (share || options.within != WithinHost::automatic)
+    promise.within = share ? resolve_within(job, group, members, options.within) : options.within;
   promise.gpudirect = options.gpudirect;
-  promise.nvlink_within_host = options.nvlink_within_host;
+  fix_process_settings(need_of(options, group, share, promise.within));
   const LogCapture& log = LogCapture::instance();
   const std::size_t log_begin = log.size();
 
   std::size_t free_before = 0, free_after = 0, total = 0;
   driver.memory_info(&free_before, &total);
-  const std::string network = options.path == Path::efa ? options.network : "Socket";
-  auto communicator = std::make_unique<NcclCommunicator>(job, group, library, driver, agree_on_id(job, group, library), network);
+  auto communicator =
+      std::make_unique<NcclCommunicator>(job, group, library, driver, agree_on_id(job, group, library), network_of(options));
   const Clock::time_point made = Clock::now();
   warm_up(driver, *communicator, group.link);
   driver.memory_info(&free_after, &total);

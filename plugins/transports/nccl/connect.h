@@ -21,15 +21,18 @@ struct ConnectOptions {
   Path path = Path::nvlink;
   std::string transport;  ///< plugin's name, for messages
   std::string library;    ///< file or folder of libnccl.so.2; empty: see load_library
+  /// For members that share a host. `automatic` and `shm` are resolved by NVML's answers of all members: `shm` becomes `memory`
+  /// where a GPU has NVLinks or that is not known, since NCCL takes them wherever peer copies are allowed.
+  WithinHost within = WithinHost::nvlink;
   /// Path::nvlink only: transfers by copy engines, through `staging` bytes of device memory per member and group.
   CopyEngines copy_engines = CopyEngines::none;
   std::int64_t staging = std::int64_t{32} << 20;
-  std::string interface;  ///< of Path::socket: name of a network interface; empty: NCCL's choice
-  /// Path::efa only, as all fields below.
-  bool gpudirect = true;
-  bool nvlink_within_host = true;  ///< members of one host talk through NVLink, not through the network
-  std::string network;             ///< NCCL's name for the network of the AWS OFI plugin
-  std::string network_plugin;      ///< file of that plugin
+  std::string interface;       ///< of Path::socket: name of a network interface; empty: NCCL's choice
+  bool gpudirect = true;       ///< Path::ib, efa: an error where NICs do not reach the GPUs' memory
+  std::string network;         ///< Path::efa: NCCL's name for the network of the AWS OFI plugin
+  std::string network_plugin;  ///< Path::efa: file of that plugin
+  std::string hcas;            ///< Path::ib: devices to use ("mlx5_0,mlx5_1:1"); empty: NCCL's choice, or NCCL_IB_HCA
+  bool gpudirect_off = false;  ///< Path::ib: NICs must not reach the GPUs' memory
 };
 
 /// Why NCCL cannot work in this build or on this machine; empty if it can.

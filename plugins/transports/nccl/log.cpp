@@ -64,6 +64,29 @@ std::vector<std::string> read_interfaces(std::string_view message) {
   return names;
 }
 
+/// "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.4<0>", and of several that NCCL takes as one device
+/// "NET/IB : Made virtual device [2] name=mlx5_0+mlx5_1 speed=400000 ndevs=2".
+void read_hcas(std::string_view message, std::vector<std::string>& hcas) {
+  constexpr std::size_t most = 256;
+  const auto name = [&](int number, std::string_view text) {
+    const auto at = static_cast<std::size_t>(number);
+    if (number < 0 || at >= most || text.empty()) return;
+    hcas.resize(std::max(hcas.size(), at + 1));
+    hcas[at] = std::string(text);
+  };
+  Cursor cursor(message);
+  int number = 0;
+  if (cursor.skip("NET/IB : Made virtual device [")) {
+    if (cursor.number(number) && cursor.skip("] name=")) name(number, cursor.up_to(' '));
+    return;
+  }
+  if (!cursor.skip("NET/IB : Using")) return;
+  Cursor devices(cursor.up_to(';'));
+  while (devices.skip_past("[")) {
+    if (devices.number(number) && devices.skip("]")) name(number, devices.up_to(' '));  // not the "[RO]" at the end
+  }
+}
+
 /// "NET/OFI Selected Provider is efa (found 4 nics)"; since 1.14: "NET/OFI Selected provider is efa, fabric is efa-direct (found
 /// 16 nics)".
 std::string read_provider(std::string_view message) {
@@ -99,6 +122,7 @@ void read_line(std::string_view line, int device, LogFindings& findings) {
 
   if (std::vector<std::string> interfaces = read_interfaces(message); !interfaces.empty())
     findings.interfaces = std::move(interfaces);
+  read_hcas(message, findings.hcas);
   if (std::string provider = read_provider(message);
       !provider.empty() && std::find(findings.providers.begin(), findings.providers.end(), provider) == findings.providers.end())
     findings.providers.push_back(std::move(provider));

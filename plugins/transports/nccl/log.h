@@ -19,6 +19,7 @@ struct Connection {
 struct LogFindings {
   std::string version;                  ///< "2.28.9+cuda13.0"; empty if the text does not say
   std::vector<std::string> interfaces;  ///< of NET/Socket, by device number: "eth0"
+  std::vector<std::string> hcas;        ///< devices of NET/IB, by number: "mlx5_0:1/IB", "mlx5_2:1/RoCE", merged "mlx5_0+mlx5_1"
   std::vector<std::string> providers;   ///< of libfabric, that the AWS OFI plugin chose: "efa"; without duplicates
   std::string plugin;                   ///< "aws-ofi-nccl 1.16.2"; empty if that plugin says nothing
   std::vector<Connection> connections;  ///< without duplicates, in order of members

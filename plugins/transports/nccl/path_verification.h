@@ -2,44 +2,42 @@
 // members, so that all of them come to the same answer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "plugins/transports/nccl/log.h"
+#include "plugins/transports/nccl/findings.h"
 
 namespace consist::nccl {
 
 /// The path that a transport promises.
-enum class Path {
+enum class Path : std::uint8_t {
   nvlink,  ///< peer to peer through NVLink, between any two members that talk to each other
+  shm,     ///< peer copies over PCIe, or host memory; no NVLink and no network
   socket,  ///< NCCL's own TCP, also within a host
+  ib,      ///< NCCL's own InfiniBand and RoCE, at least between hosts
   efa,     ///< the AWS OFI plugin over libfabric's provider efa, at least between hosts
 };
-std::string_view name_of(Path path) noexcept;  ///< "nvlink", "socket", "efa"
+std::string_view name_of(Path path) noexcept;  ///< "nvlink", "shm", "socket", "ib", "efa"
+
+/// The way in which members that share a host talk.
+enum class WithinHost : std::uint8_t {
+  automatic,  ///< nvlink where GPUs have NVLinks or it is not known; else shm. To be resolved before it is promised
+  nvlink,     ///< peer to peer through NVLink
+  shm,        ///< peer to peer over PCIe where NCCL takes it, else through host memory; never through NVLink
+  pcie,       ///< peer to peer over PCIe
+  memory,     ///< through host memory
+  network,    ///< as members on different hosts do
+};
+std::string_view text_of(WithinHost within) noexcept;  ///< "NVLink", "peer copies over PCIe or host memory", ...
 
 struct Promise {
-  Promise(Path wanted) : path(wanted) {}  // NOLINT(google-explicit-constructor): the path says all, but for efa
+  Promise(Path wanted);  // NOLINT(google-explicit-constructor): the path says all, but for ib and efa
   Path path;
-  bool gpudirect = true;           ///< efa: NICs read and write the GPUs' memory
-  bool nvlink_within_host = true;  ///< efa: members of one host talk through NVLink instead
+  WithinHost within;      ///< by default that of the path: of ib and efa, NVLink
+  bool gpudirect = true;  ///< ib, efa: NICs must read and write the GPUs' memory
 };
-
-inline constexpr int unknown_links = -1;
-
-/// The findings of one member.
-struct MemberFindings {
-  std::vector<Connection> connections;  ///< numbered by member
-  std::vector<std::string> interfaces;  ///< of NET/Socket
-  std::vector<std::string> providers;   ///< of libfabric
-  std::string plugin;                   ///< the AWS OFI plugin, with its version
-  std::vector<std::string> multicast;
-  int active_links = unknown_links;  ///< NVLinks of its GPU that are up, by NVML
-  std::vector<int> not_linked;       ///< members on its host to which NVML knows no path through NVLink
-};
-/// To and from the text that travels through the job. decode throws DataError.
-std::string encode(const MemberFindings& findings);
-MemberFindings decode(std::string_view text);
 
 struct Verdict {
   std::string path;     ///< "P2P/CUMEM over 18 NVLinks"; if there is no problem

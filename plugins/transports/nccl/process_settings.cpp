@@ -18,8 +18,9 @@ class ProcessSettings {
   void fix(const Need& need) {
     const std::lock_guard lock(mutex_);
     fix_within_host(need);
-    if (need.path == Path::socket) prefer("NCCL_IB_DISABLE", "1");
-    if (need.path == Path::efa) fix_network(need);
+    if (need.path == Path::socket) turn_ib_off();
+    if (need.path == Path::ib) fix_ib(need);
+    if (need.path == Path::efa) fix_libfabric(need);
     started_ = true;
     fix_interface(need);
     paths_.insert(need.path);
@@ -33,31 +34,65 @@ class ProcessSettings {
  private:
   void fix_within_host(const Need& need) {
     // Members that are all on hosts of their own go through the network in any case.
-    const bool by_network = need.path == Path::socket || (need.path == Path::efa && !need.nvlink_within_host);
-    const bool network_only = by_network && need.share_a_host;
-    const bool indifferent = need.path != Path::nvlink && !need.share_a_host;
-    if (network_only_ && *network_only_ != network_only && !indifferent) {
-      throw UsageError(
-          "transport " + need.transport + " of group '" + need.group + "' needs NCCL's peer-to-peer " +
-          (network_only ? "off, because members of it share a host" : "on") + ", but transport " + first_ + " has it " +
-          (network_only ? "on" : "off") +
-          ": NCCL has one such setting per process. Use the same transport on both axes, or lay the axes out so that "
-          "members of the group that goes through the network do not share a host");
+    if (within_ && *within_ != need.within && need.share_a_host) {
+      throw UsageError("transport " + need.transport + " of group '" + need.group + "' needs NCCL to use " +
+                       std::string(text_of(need.within)) + " between GPUs of one host, but transport " + first_ + " has fixed " +
+                       std::string(text_of(*within_)) +
+                       ": NCCL has one such setting per process. Use the same transport on both axes, or lay the axes out so "
+                       "that members of the group that goes through the network do not share a host");
     }
-    if (network_only_) return;
-    network_only_ = network_only;
+    if (within_) return;
+    within_ = need.within;
     first_ = need.transport + " of group '" + need.group + "'";
-    if (network_only) {
-      require(need, "NCCL_P2P_DISABLE", "1");
-      require(need, "NCCL_SHM_DISABLE", "1");
-    } else {
-      require(need, "NCCL_P2P_LEVEL", "NVL");
+    const auto fix = [&](const char* name, const char* value) {
+      if (need.share_a_host)
+        require(need, name, value);
+      else
+        prefer(name, value);  // no concern of this group's
+    };
+    switch (need.within) {
+      case WithinHost::automatic:
+      case WithinHost::nvlink:
+        fix("NCCL_P2P_LEVEL", "NVL");
+        break;
+      case WithinHost::pcie:
+        fix("NCCL_P2P_LEVEL", "SYS");
+        break;
+      case WithinHost::memory:
+        fix("NCCL_P2P_DISABLE", "1");
+        [[fallthrough]];
+      case WithinHost::shm:
+        fix("NCCL_SHM_DISABLE", "0");
+        break;
+      case WithinHost::network:
+        fix("NCCL_P2P_DISABLE", "1");
+        fix("NCCL_SHM_DISABLE", "1");
+        break;
     }
+    // Else NCCL goes through NICs within a host where it takes them for faster.
+    if (need.within == WithinHost::shm || need.within == WithinHost::pcie || need.within == WithinHost::memory)
+      prefer("NCCL_NET_DISABLE_INTRA", "1");
     // NVLink multicast is a different path, whose failures reach beyond the job; who wants it says so in the environment.
     prefer("NCCL_NVLS_ENABLE", "0");
   }
 
-  void fix_network(const Need& need) const {
+  void turn_ib_off() {
+    if (paths_.contains(Path::ib) || std::getenv("NCCL_IB_DISABLE") != nullptr) return;
+    setenv("NCCL_IB_DISABLE", "1", 1);
+    ib_is_off_ = true;
+  }
+
+  /// NCCL reads these when the first group asks for the network, and not at its start.
+  void fix_ib(const Need& need) {
+    if (ib_is_off_) unsetenv("NCCL_IB_DISABLE");
+    ib_is_off_ = false;
+    require(need, "NCCL_IB_DISABLE", "0");
+    check_network(need);
+    if (!need.hcas.empty()) require(need, "NCCL_IB_HCA", "=" + need.hcas);
+    if (need.gpudirect_off) require(need, "NCCL_NET_GDR_LEVEL", "LOC");
+  }
+
+  void fix_libfabric(const Need& need) const {
     if (std::getenv("NCCL_NET_PLUGIN") == nullptr) {
       if (started_) {
         throw UsageError("transport " + need.transport + " of group '" + need.group + "' needs NCCL to load " +
@@ -66,12 +101,16 @@ class ProcessSettings {
       }
       setenv("NCCL_NET_PLUGIN", need.network_plugin.c_str(), 1);
     }
+    check_network(need);
+    require(need, "FI_PROVIDER", "efa");
+  }
+
+  static void check_network(const Need& need) {
     if (const char* const network = std::getenv("NCCL_NET");
         network != nullptr && strcasecmp(network, need.network.c_str()) != 0) {
       throw UsageError("transport " + need.transport + " needs NCCL's network '" + need.network +
                        "', but the environment says NCCL_NET='" + network + "'; unset it, or choose another transport");
     }
-    require(need, "FI_PROVIDER", "efa");
   }
 
   void fix_interface(const Need& need) {
@@ -97,9 +136,10 @@ class ProcessSettings {
   static void prefer(const char* name, const char* value) { setenv(name, value, 0); }
 
   std::mutex mutex_;
-  std::optional<bool> network_only_;  ///< members on one host talk through the network, too; fixed by the first group
+  std::optional<WithinHost> within_;  ///< fixed by the first group
   std::string first_;
-  bool started_ = false;  ///< NCCL may have read its settings
+  bool ib_is_off_ = false;  ///< by this class
+  bool started_ = false;    ///< NCCL may have read its settings
   bool interface_fixed_ = false;
   std::string interface_;
   std::set<Path> paths_;

@@ -14,11 +14,13 @@ struct Need {
   std::string transport;     ///< plugin's name, for messages
   std::string group;         ///< "data.0"
   bool share_a_host = true;  ///< some two members run on one host, where NCCL would not use the network unless it is told to
-  std::string interface;     ///< of the socket transport; empty: NCCL's choice
-  /// Path::efa only, as all fields below.
-  bool nvlink_within_host = true;
-  std::string network;         ///< as NCCL calls it
-  std::string network_plugin;  ///< file
+  /// For members that share a host. Where none do: what the GPUs of this host have, for groups that come later.
+  WithinHost within = WithinHost::nvlink;
+  std::string interface;       ///< of the socket transport; empty: NCCL's choice
+  std::string network;         ///< Path::ib, efa: as NCCL calls it
+  std::string network_plugin;  ///< Path::efa: file
+  std::string hcas;            ///< Path::ib: NCCL_IB_HCA without the "="; empty: as the environment says
+  bool gpudirect_off = false;  ///< Path::ib: NICs must not reach the GPUs' memory
 };
 
 /// Sets the NCCL_* variables that `need` asks for, unless an earlier group of this process has set them to the same. Thread-safe;

@@ -1,13 +1,9 @@
 // The transport `nvlink`: NCCL's peer-to-peer between GPUs of one host, and the proof that it goes through NVLink.
-#include "consist/transport.h"
-
-#include <memory>
 #include <string>
-#include <string_view>
 
 #include "consist/error.h"
 #include "consist/plugin.h"
-#include "plugins/transports/nccl/connect.h"
+#include "plugins/transports/nccl/gpu_transport.h"
 
 namespace consist {
 namespace {
@@ -17,54 +13,26 @@ nccl::CopyEngines copy_engines_of(const std::string& name) {
   return name == "all" ? nccl::CopyEngines::all : name == "none" ? nccl::CopyEngines::none : nccl::CopyEngines::messages;
 }
 
-class NvlinkTransport final : public Transport {
+class NvlinkTransport final : public nccl::GpuTransport {
  public:
   explicit NvlinkTransport(const Options& options)
-      : library_(options.text("library")),
-        copy_engines_(copy_engines_of(options.text("copy-engines"))),
-        staging_(options.integer("staging")) {
-    if (staging_ < 1) throw UsageError("--nvlink.staging is " + std::to_string(staging_) + "; it must be at least 1");
-  }
-
-  std::string unavailable(std::string_view device_kind) const override {
-    if (device_kind != "cuda") return not_for(device_kind);
-    const std::string reason = nccl::unavailable(library_);
-    return reason.empty() ? nccl::missing_nvlink() : reason;
-  }
-
-  std::string cannot_connect(std::string_view device_kind, bool several_hosts) const override {
-    if (device_kind != "cuda") return not_for(device_kind);
-    return several_hosts ? "NVLink connects the GPUs of one host; transports efa and socket connect hosts" : "";
-  }
-
-  int preference(std::string_view device_kind, bool several_hosts) const override {
-    return device_kind == "cuda" && !several_hosts ? 30 : 0;
-  }
-
-  std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
-    if (const std::string reason = unavailable(group.device_kind); !reason.empty())
-      throw UnavailableError("transport nvlink: " + reason);
-    try {
-      return nccl::connect(job, group,
-                           {.path = nccl::Path::nvlink,
-                            .transport = "nvlink",
-                            .library = library_,
-                            .copy_engines = copy_engines_,
-                            .staging = staging_,
-                            .interface = {}});
-    } catch (const UnavailableError& error) {  // it may have been chosen by `auto`
-      throw UnavailableError(std::string(error.what()) + "; --transport socket goes without NVLink");
-    }
+      : GpuTransport("NVLink", {.path = nccl::Path::nvlink,
+                                .transport = "nvlink",
+                                .library = options.text("library"),
+                                .within = nccl::WithinHost::nvlink,
+                                .copy_engines = copy_engines_of(options.text("copy-engines")),
+                                .staging = options.integer("staging")}) {
+    if (options.integer("staging") < 1)
+      throw UsageError("--nvlink.staging is " + std::to_string(options.integer("staging")) + "; it must be at least 1");
   }
 
  private:
-  static std::string not_for(std::string_view device_kind) {
-    return "NVLink connects GPUs; a '" + std::string(device_kind) + "' device has none. Transport socket serves it";
+  std::string missing() const override { return nccl::missing_nvlink(); }
+  std::string wrong_place(bool several_hosts) const override {
+    return several_hosts ? "NVLink connects the GPUs of one host; transports efa, ib and socket connect hosts" : "";
   }
-
-  const std::string library_;
-  const nccl::CopyEngines copy_engines_;
-  const std::int64_t staging_;
+  int preference_of(bool several_hosts) const override { return several_hosts ? 0 : 30; }
+  std::string instead() const override { return "--transport shm or socket goes without NVLink"; }
 };
 
 std::string why_not() {

@@ -44,6 +44,7 @@ class SocketTransport final : public Transport {
                            {.path = nccl::Path::socket,
                             .transport = "socket",
                             .library = library_,
+                            .within = nccl::WithinHost::network,
                             .interface = interface_name(options_.interface)});
     }
     return make_ring_communicator(connect_members(job, group, options_), static_cast<std::size_t>(chunk_bytes_));

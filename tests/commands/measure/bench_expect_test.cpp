@@ -87,7 +87,7 @@ TEST(BenchExpect, TakesTheLinksOfATransport) {
   EXPECT_THAT(result.output, ::testing::AllOf(HasSubstr("all_reduce of 268 MB over socket."), HasSubstr(" 3.8 ")));
   const auto unknown = expect_command({"--members", "2,4", "--bytes", "1e9", "--machine", "h200", "--transport", "pigeons"});
   EXPECT_THAT(unknown.output,
-              HasSubstr("# How fast 'pigeons' is within a node of h200 is not known (known: efa, nvlink, socket)"));
+              HasSubstr("# How fast 'pigeons' is within a node of h200 is not known (known: efa, ib, nvlink, socket)"));
   EXPECT_EQ(unknown.output.find("How fast"), unknown.output.rfind("How fast")) << "once";
   EXPECT_THAT(expect_command({"--members", "2", "--bytes", "1e9", "--bandwidth", "1e9", "--transport", "socket"}).output,
               HasSubstr("--transport chooses among the links of a machine"));

@@ -97,7 +97,8 @@ TEST(BenchCollectives, RefusesWhatItCannotDo) {
     EXPECT_EQ(result.status, 2) << result.output;
     EXPECT_THAT(result.output, HasSubstr(reason));
   }
-  EXPECT_THAT(bench({"--device", "cpu", "--transport", "nvlink", "--ranks", "1"}).output, HasSubstr("NVLink connects GPUs"));
+  EXPECT_THAT(bench({"--device", "cpu", "--transport", "nvlink", "--ranks", "1"}).output,
+              HasSubstr("NVLink connects GPUs, and a 'cpu' device is none"));
 }
 
 }  // namespace
