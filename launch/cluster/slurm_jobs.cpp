@@ -64,6 +64,7 @@ struct SlurmJobs::Job {
   Clock::time_point status_seen{};
   std::optional<Clock::time_point> over_since;
   bool asked_to_end = false;
+  bool has_spoken = false;
 };
 
 SlurmJobs::SlurmJobs(SlurmSettings settings) : settings_(std::move(settings)) {}
@@ -134,6 +135,7 @@ void SlurmJobs::take_state(Job& job, const QueuedJob& queued) {
 
 bool SlurmJobs::look_at(Job& job) {
   const bool read = job.output->read() | job.errors->read();
+  if (read && !std::exchange(job.has_spoken, true)) next_question_ = Clock::now();  // where does it run?
   if (!job.status && (job.status = status_in(job.folder + "/" + job_files::status))) {
     job.status_seen = Clock::now();
     if (*job.status != 0) between_questions_ = first_pause, next_question_ = Clock::now();
