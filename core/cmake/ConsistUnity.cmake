@@ -1,7 +1,6 @@
-# Compiles the C++ sources of a folder together: headers are read, and templates instantiated, once for ten files. The core takes a
-# third of the time so. A change of one file compiles its group again, for which it is off
-# where people work on the code.
-option(CONSIST_UNITY "Compile the sources of each folder together: quick where all is built once" OFF)
+# With CONSIST_UNITY, compiles the C++ sources of a folder together: headers are read, and templates instantiated, once for ten files.
+# The core takes a third of the time so. A change of one file compiles its group again, for which it is off where people work on the
+# code.
 
 # consist_unite(<directory>): all targets of the directory and of those below it.
 function(consist_unite directory)
