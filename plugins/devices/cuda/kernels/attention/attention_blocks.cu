@@ -9,8 +9,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-
 struct Others {
   OtherBlock block[most_other_blocks];
   explicit Others(const OtherBlock (&given)[most_other_blocks]) {

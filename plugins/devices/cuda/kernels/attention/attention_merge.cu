@@ -9,7 +9,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
 constexpr int pack = per_access<float>;
 
 template <int N>

@@ -79,7 +79,7 @@ struct Softmax {
 
 /// Block (query tile, head, batch). Tiles of late queries see most keys and start first.
 template <int D>
-__global__ void __launch_bounds__(threads, 2)
+__global__ void __launch_bounds__(mma_threads, 2)
     attend(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v, bf16* __restrict__ o,
            float* __restrict__ lse, const std::int32_t* __restrict__ starts, Extents e) {
   extern __shared__ uint4 memory[];
@@ -143,7 +143,7 @@ class TensorCoreAttention final : public Kernel {
   explicit TensorCoreAttention(const AttentionShape& shape) : shape_(shape) { allow_shared(attend<D>, shared_bytes<D>); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     if (shape_.batch * shape_.sequence == 0) return;
-    attend<D><<<grid_of(shape_.sequence, shape_.heads, shape_.batch), threads, shared_bytes<D>, stream_of(queue)>>>(
+    attend<D><<<grid_of(shape_.sequence, shape_.heads, shape_.batch), mma_threads, shared_bytes<D>, stream_of(queue)>>>(
         in[0].as<bf16>(), in[1].as<bf16>(), in[2].as<bf16>(), out[0].as<bf16>(), out[1].as<float>(),
         shape_.documents ? in[3].as<std::int32_t>() : nullptr, Extents(shape_));
     check_launch("attention");

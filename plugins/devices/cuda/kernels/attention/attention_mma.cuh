@@ -15,7 +15,7 @@
 
 namespace consist::cuda::mma {
 
-inline constexpr int threads = 128;
+inline constexpr int mma_threads = 128;
 inline constexpr int tile = 64;      // queries and keys of a block's tile
 inline constexpr int own_rows = 16;  // of a warp
 inline constexpr float log2_e = 1.4426950408889634F, ln_2 = 0.6931471805599453F;
@@ -138,7 +138,7 @@ struct Head {
 template <int D>
 __device__ void begin_to_load(const Head& head, int start, const Tile<D>& to) {
 #pragma unroll 4
-  for (int i = threadIdx.x; i < tile * D / 8; i += threads) {
+  for (int i = threadIdx.x; i < tile * D / 8; i += mma_threads) {
     const int row = i / (D / 8), place = i % (D / 8);
     const bool there = start + row < head.count && place * 8 < head.dim;
     const bf16* from = head.first + (there ? (start + row) * head.row + place * 8 : 0);

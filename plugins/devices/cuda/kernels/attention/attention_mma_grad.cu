@@ -49,7 +49,7 @@ __device__ int end_of_queries(const Extents& e, const std::int32_t* __restrict__
   if (threadIdx.x == 0) end = 0;
   __syncthreads();
   int own = 0;
-  for (int row = first + static_cast<int>(threadIdx.x); row < e.queries.count; row += threads)
+  for (int row = first + static_cast<int>(threadIdx.x); row < e.queries.count; row += mma_threads)
     if (e.first_seen(starts, b, row) < start + tile) own = row + 1;
   atomicMax(&end, own);
   __syncthreads();
@@ -59,7 +59,7 @@ __device__ int end_of_queries(const Extents& e, const std::int32_t* __restrict__
 /// Block (key tile, kv head, batch): dk and dv of its keys over all query heads of the group and all queries that see them.
 /// Scores are those of keys by queries: a warp has 16 keys.
 template <int D>
-__global__ void __launch_bounds__(threads, 2) attend_grad_keys(Gradients t, Extents e) {
+__global__ void __launch_bounds__(mma_threads, 2) attend_grad_keys(Gradients t, Extents e) {
   extern __shared__ uint4 memory[];
   const std::uint32_t base = shared_address(memory);
   const Tile<D> keys{base}, values{base + Tile<D>::bytes};
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(threads, 2) attend_grad_keys(Gradients t, Exte
 
 /// Block (query tile, head, batch): dq of its queries over all keys that they see.
 template <int D>
-__global__ void __launch_bounds__(threads, 2) attend_grad_queries(Gradients t, Extents e) {
+__global__ void __launch_bounds__(mma_threads, 2) attend_grad_queries(Gradients t, Extents e) {
   extern __shared__ uint4 memory[];
   const std::uint32_t base = shared_address(memory);
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile, head = blockIdx.y, b = blockIdx.z,
@@ -202,9 +202,9 @@ class TensorCoreAttentionGrad final : public Kernel {
     const cudaStream_t stream = stream_of(queue);
     const Gradients t = with_delta<bf16>(shape_, in, out, workspace, stream);
     const Extents e(shape_);
-    attend_grad_keys<D><<<grid_of(shape_.keys, shape_.kv_heads, shape_.batch), threads, bytes_for_keys<D>, stream>>>(t, e);
+    attend_grad_keys<D><<<grid_of(shape_.keys, shape_.kv_heads, shape_.batch), mma_threads, bytes_for_keys<D>, stream>>>(t, e);
     check_launch("attention_grad, keys");
-    attend_grad_queries<D><<<grid_of(shape_.sequence, shape_.heads, shape_.batch), threads, bytes_for_queries<D>, stream>>>(t, e);
+    attend_grad_queries<D><<<grid_of(shape_.sequence, shape_.heads, shape_.batch), mma_threads, bytes_for_queries<D>, stream>>>(t, e);
     check_launch("attention_grad, queries");
   }
 

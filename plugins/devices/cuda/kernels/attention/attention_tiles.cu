@@ -52,7 +52,7 @@ __device__ __forceinline__ void add_to_softmax(float (&scores)[R][R], float (&la
 
 /// Block (query tile<R>, head, batch). Tiles of late queries see most keys and start first.
 template <int D, int R, bool Hidden>
-__global__ void __launch_bounds__(threads, 2)
+__global__ void __launch_bounds__(tile_threads, 2)
     attend(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v, float* __restrict__ o,
            float* __restrict__ lse, const std::int32_t* __restrict__ starts, Extents e) {
   extern __shared__ float4 memory[];
@@ -108,7 +108,7 @@ class TiledAttention final : public Kernel {
   }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     if (shape_.batch * shape_.sequence == 0) return;
-    attend<D, R, Hidden><<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream_of(queue)>>>(
+    attend<D, R, Hidden><<<grid_of<R>(shape_, shape_.sequence, shape_.heads), tile_threads, Shared<D, R>::bytes, stream_of(queue)>>>(
         in[0].as<float>(), in[1].as<float>(), in[2].as<float>(), out[0].as<float>(), out[1].as<float>(),
         shape_.documents ? in[3].as<std::int32_t>() : nullptr, Extents(shape_));
     check_launch("attention");

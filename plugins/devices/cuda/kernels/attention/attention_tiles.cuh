@@ -15,7 +15,7 @@
 
 namespace consist::cuda::tiles {
 
-inline constexpr int threads = 256;
+inline constexpr int tile_threads = 256;
 template <int R>
 constexpr int tile = 16 * R;  // queries and keys
 template <int R>
@@ -36,7 +36,7 @@ __device__ void load_tile(const float* __restrict__ tensor, const Extents& e, co
                           std::int64_t token_row, int first, float* to) {
   constexpr int row_stride = D + 4;
   if (e.dim == D && token_row % 4 == 0 && reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0) {
-    for (int i = threadIdx.x; i < tile<R> * D / 4; i += threads) {
+    for (int i = threadIdx.x; i < tile<R> * D / 4; i += tile_threads) {
       const int row = i / (D / 4), column = i % (D / 4) * 4;
       float4 four{};
       if (first + row < tokens.count)
@@ -44,7 +44,7 @@ __device__ void load_tile(const float* __restrict__ tensor, const Extents& e, co
       *reinterpret_cast<float4*>(to + row * row_stride + column) = four;
     }
   } else {
-    for (int i = threadIdx.x; i < tile<R> * D; i += threads) {
+    for (int i = threadIdx.x; i < tile<R> * D; i += tile_threads) {
       const int row = i / D, column = i % D;
       to[row * row_stride + column] =
           first + row < tokens.count && column < e.dim ? tensor[e.at(tokens, b, first + row, head, token_row) + column] : 0.0F;

@@ -36,7 +36,7 @@ __device__ __forceinline__ void gradients_of_scores(float (&p)[R][R], float (&dp
 
 /// Block (key tile<R>, kv head, batch): dk and dv of its keys over all query heads of the group and all later queries.
 template <int D, int R, bool Hidden>
-__global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients t, Extents e) {
+__global__ void __launch_bounds__(tile_threads, 1) attend_grad_keys(Gradients t, Extents e) {
   extern __shared__ float4 memory[];
   constexpr int size = tile<R> * (D + 4);
   float *keys = reinterpret_cast<float*>(memory), *values = keys + size, *queries = values + size, *douts = queries + size,
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients t, Exte
 
 /// Block (query tile<R>, head, batch): dq of its queries over all earlier keys.
 template <int D, int R, bool Hidden>
-__global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients t, Extents e) {
+__global__ void __launch_bounds__(tile_threads, 1) attend_grad_queries(Gradients t, Extents e) {
   extern __shared__ float4 memory[];
   constexpr int size = tile<R> * (D + 4);
   float *queries = reinterpret_cast<float*>(memory), *douts = queries + size, *keys = douts + size, *values = keys + size,
@@ -125,10 +125,10 @@ class TiledAttentionGrad final : public Kernel {
     if (delta_rows(shape_) == 0) return;
     const Gradients t = with_delta<float>(shape_, in, out, workspace, stream);
     attend_grad_keys<D, R, Hidden>
-        <<<grid_of<R>(shape_, shape_.keys, shape_.kv_heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
+        <<<grid_of<R>(shape_, shape_.keys, shape_.kv_heads), tile_threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, keys");
     attend_grad_queries<D, R, Hidden>
-        <<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
+        <<<grid_of<R>(shape_, shape_.sequence, shape_.heads), tile_threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, queries");
   }
 

@@ -5,8 +5,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-
 /// Rows of one tensor, in units of what a thread moves.
 struct RowsInUnits {
   std::int64_t width;   ///< of a row

@@ -1,4 +1,4 @@
-// add, cast and copy. Of the first two: one pass, every thread moves `unroll` packs that are all loaded
+// add, cast and copy. Of the first two: one pass, every thread moves `elementwise_unroll` packs that are all loaded
 // before the first is used.
 #include <algorithm>
 
@@ -9,17 +9,16 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-constexpr int unroll = 2;
+constexpr int elementwise_unroll = 2;
 
 /// c = a + b in a's place.
 template <typename T, typename Added, int N>
 __global__ void __launch_bounds__(threads) add_packs(T* a, const Added* __restrict__ b, std::int64_t packs) {
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
-  Pack<T, N> left[unroll];
-  Pack<Added, N> right[unroll];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * elementwise_unroll) + threadIdx.x;
+  Pack<T, N> left[elementwise_unroll];
+  Pack<Added, N> right[elementwise_unroll];
 #pragma unroll
-  for (int u = 0; u < unroll; ++u) {
+  for (int u = 0; u < elementwise_unroll; ++u) {
     const std::int64_t pack = first + u * threads;
     if (pack < packs) {
       left[u] = load_pack<N>(a + pack * N);
@@ -27,7 +26,7 @@ __global__ void __launch_bounds__(threads) add_packs(T* a, const Added* __restri
     }
   }
 #pragma unroll
-  for (int u = 0; u < unroll; ++u) {
+  for (int u = 0; u < elementwise_unroll; ++u) {
     const std::int64_t pack = first + u * threads;
     if (pack >= packs) continue;
 #pragma unroll
@@ -38,15 +37,15 @@ __global__ void __launch_bounds__(threads) add_packs(T* a, const Added* __restri
 
 template <typename From, typename To, int N>
 __global__ void __launch_bounds__(threads) cast_packs(const From* __restrict__ x, To* __restrict__ y, std::int64_t packs) {
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
-  Pack<From, N> from[unroll];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * elementwise_unroll) + threadIdx.x;
+  Pack<From, N> from[elementwise_unroll];
 #pragma unroll
-  for (int u = 0; u < unroll; ++u) {
+  for (int u = 0; u < elementwise_unroll; ++u) {
     const std::int64_t pack = first + u * threads;
     if (pack < packs) from[u] = load_pack<N>(x + pack * N);
   }
 #pragma unroll
-  for (int u = 0; u < unroll; ++u) {
+  for (int u = 0; u < elementwise_unroll; ++u) {
     const std::int64_t pack = first + u * threads;
     if (pack >= packs) continue;
     Pack<To, N> to;
@@ -57,7 +56,7 @@ __global__ void __launch_bounds__(threads) cast_packs(const From* __restrict__ x
 }
 
 unsigned blocks_for(std::int64_t packs) {
-  return blocks_of(divided_up(packs, threads * unroll));
+  return blocks_of(divided_up(packs, threads * elementwise_unroll));
 }
 
 template <typename T, typename Added>

@@ -14,6 +14,9 @@
 
 namespace consist::cuda {
 
+/// A block's, where a kernel has no number of its own.
+constexpr int threads = 256, warps = threads / 32;
+
 template <template <typename> class K, typename... Arguments>
 Made by_dtype(DType type, Arguments&&... arguments) {
   return kernels::for_dtype<K, __nv_bfloat16>(type, std::forward<Arguments>(arguments)...);

@@ -11,6 +11,9 @@ namespace consist::cuda {
 
 using bf16 = __nv_bfloat16;
 
+/// Mask of a warp's lanes, all of which take part.
+constexpr unsigned all_lanes = 0xffffffffU;
+
 /// Elements of T in one access of 16 bytes.
 template <typename T>
 inline constexpr int per_access = 16 / static_cast<int>(sizeof(T));
@@ -88,7 +91,7 @@ __device__ __forceinline__ void store_words(T* to, const Words<T, N>& words) {
 template <int width = 32>
 __device__ __forceinline__ float sum_of_lanes(float value) {
 #pragma unroll
-  for (int distance = width / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffU, value, distance);
+  for (int distance = width / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(all_lanes, value, distance);
   return value;
 }
 
@@ -110,7 +113,7 @@ __device__ __forceinline__ float sum_of_row(float value, float* scratch) {
 /// The sum over the block, in thread 0, 0 in others; blockDim.y is 1. Once in a kernel: its scratch is not given back.
 __device__ __forceinline__ double sum_of_block(double value) {
   __shared__ double sums[32];
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(0xffffffffU, value, distance);
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(all_lanes, value, distance);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
   __syncthreads();
   double total = 0;

@@ -22,8 +22,6 @@ class RepeatHeads final : public Kernel {
   kernels::HeadRepetition repetition_;
 };
 
-constexpr int threads = 256;
-
 template <typename G>
 __global__ void __launch_bounds__(threads) add_elements(const G* __restrict__ from, G* to, std::int64_t count) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;

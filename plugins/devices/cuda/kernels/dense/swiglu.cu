@@ -8,8 +8,7 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-constexpr int unroll = 2;
+constexpr int swiglu_unroll = 2;
 
 /// The division of elements over blocks: tensors that are all dense are one row.
 struct Rows {
@@ -31,7 +30,7 @@ struct Rows {
   bool empty() const { return count == 0 || columns == 0; }
   bool packs(int pack) const { return in_step(pack, {columns, h, gate, up, dgate, dup}); }
   /// Blocks of a row in packs of `pack`.
-  unsigned blocks(int pack) const { return blocks_of(divided_up(columns / pack, threads * unroll)); }
+  unsigned blocks(int pack) const { return blocks_of(divided_up(columns / pack, threads * swiglu_unroll)); }
   unsigned grid(int pack) const { return blocks_of(count * blocks(pack)); }
 };
 
@@ -52,14 +51,14 @@ __global__ void __launch_bounds__(threads) swiglu_packs(const T* __restrict__ ga
                                                         Rows rows, unsigned blocks_of_row, float* amax = nullptr) {
   [[maybe_unused]] PairAmax found;
   const unsigned row = blockIdx.x / blocks_of_row;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x - row * blocks_of_row) * (threads * unroll) + threadIdx.x,
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x - row * blocks_of_row) * (threads * swiglu_unroll) + threadIdx.x,
                      packs = rows.columns / N;
   gate += row * rows.gate;
   up += row * rows.up;
   h += row * rows.h;
-  Pack<T, N> g[unroll], u[unroll];
+  Pack<T, N> g[swiglu_unroll], u[swiglu_unroll];
 #pragma unroll
-  for (int k = 0; k < unroll; ++k) {
+  for (int k = 0; k < swiglu_unroll; ++k) {
     const std::int64_t pack = first + k * threads;
     if (pack < packs) {
       g[k] = load_pack<N>(gate + pack * N);
@@ -67,7 +66,7 @@ __global__ void __launch_bounds__(threads) swiglu_packs(const T* __restrict__ ga
     }
   }
 #pragma unroll
-  for (int k = 0; k < unroll; ++k) {
+  for (int k = 0; k < swiglu_unroll; ++k) {
     const std::int64_t pack = first + k * threads;
     if (pack >= packs) continue;
 #pragma unroll
@@ -89,16 +88,16 @@ __global__ void __launch_bounds__(threads)
                       float* gate_amax = nullptr, float* up_amax = nullptr) {
   [[maybe_unused]] PairAmax of_gate, of_up;
   const unsigned row = blockIdx.x / blocks_of_row;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x - row * blocks_of_row) * (threads * unroll) + threadIdx.x,
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x - row * blocks_of_row) * (threads * swiglu_unroll) + threadIdx.x,
                      packs = rows.columns / N;
   dh += row * rows.h;
   gate += row * rows.gate;
   up += row * rows.up;
   dgate += row * rows.dgate;
   dup += row * rows.dup;
-  Pack<T, N> d[unroll], g[unroll], u[unroll];
+  Pack<T, N> d[swiglu_unroll], g[swiglu_unroll], u[swiglu_unroll];
 #pragma unroll
-  for (int k = 0; k < unroll; ++k) {
+  for (int k = 0; k < swiglu_unroll; ++k) {
     const std::int64_t pack = first + k * threads;
     if (pack < packs) {
       d[k] = load_pack<N>(dh + pack * N);
@@ -107,7 +106,7 @@ __global__ void __launch_bounds__(threads)
     }
   }
 #pragma unroll
-  for (int k = 0; k < unroll; ++k) {
+  for (int k = 0; k < swiglu_unroll; ++k) {
     const std::int64_t pack = first + k * threads;
     if (pack >= packs) continue;
 #pragma unroll

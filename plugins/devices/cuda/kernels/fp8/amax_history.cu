@@ -5,8 +5,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-
 struct History {
   float* values;  ///< the largest of the others, then the newest, ..., the oldest
   std::int64_t length;

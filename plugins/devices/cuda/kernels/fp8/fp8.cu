@@ -9,23 +9,22 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = QuantizeTile::threads;
-constexpr int unroll = 4;
+constexpr int amax_unroll = 4;
 
 template <bool packed>
 __global__ void __launch_bounds__(threads) amax_of(const bf16* __restrict__ x, std::int64_t count, float* amax) {
   PairAmax found;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * (threads * unroll);
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * (threads * amax_unroll);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * (threads * amax_unroll) + threadIdx.x;
   if constexpr (packed) {
     const uint4* packs = reinterpret_cast<const uint4*>(x);
     for (std::int64_t first = begin; first < count / 8; first += stride) {
-      uint4 loaded[unroll];
+      uint4 loaded[amax_unroll];
 #pragma unroll
-      for (int u = 0; u < unroll; ++u)
+      for (int u = 0; u < amax_unroll; ++u)
         loaded[u] = first + u * threads < count / 8 ? packs[first + u * threads] : uint4{0, 0, 0, 0};
 #pragma unroll
-      for (int u = 0; u < unroll; ++u) {
+      for (int u = 0; u < amax_unroll; ++u) {
         found.add(loaded[u].x);
         found.add(loaded[u].y);
         found.add(loaded[u].z);
@@ -35,7 +34,7 @@ __global__ void __launch_bounds__(threads) amax_of(const bf16* __restrict__ x, s
   } else {
     for (std::int64_t first = begin; first < count; first += stride) {
 #pragma unroll
-      for (int u = 0; u < unroll; ++u) {
+      for (int u = 0; u < amax_unroll; ++u) {
         if (first + u * threads < count) found.add(__bfloat16_as_ushort(x[first + u * threads]));
       }
     }
@@ -50,7 +49,7 @@ class Amax final : public Kernel {
     const bf16* x = in[0].as<bf16>();
     const std::int64_t count = in[0].shape.elements();
     const bool packed = in_packs(count, 8, {x});
-    const std::int64_t blocks = divided_up(packed ? count / 8 : count, threads * unroll);
+    const std::int64_t blocks = divided_up(packed ? count / 8 : count, threads * amax_unroll);
     const unsigned grid = blocks_of(std::min<std::int64_t>(blocks, blocks_at_most_));
     clear_amax(out[0].as<float>(), stream_of(queue));
     if (grid == 0) return;
@@ -112,8 +111,6 @@ __global__ void __launch_bounds__(threads)
     delayed.raise(found.bits(), report);
   }
 }
-
-constexpr int small_tile = 32;
 
 /// The same for any sizes, element by element.
 template <__nv_fp8_interpretation_t format, bool is_delayed>

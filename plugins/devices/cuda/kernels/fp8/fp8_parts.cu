@@ -6,8 +6,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-
 /// Addresses of scalars, as a kernel parameter: nothing has to be copied to the device before, and a captured graph keeps them.
 struct Scalars {
   static constexpr int capacity = 500;
@@ -94,8 +92,6 @@ __global__ void __launch_bounds__(threads)
   __syncthreads();
   tile.store_turned(turned, qt);
 }
-
-constexpr int small_tile = 32;
 
 /// The same for any sizes, element by element.
 __global__ void __launch_bounds__(threads)

@@ -11,9 +11,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = QuantizeTile::threads;
-constexpr int warps = threads / 32;
-
 /// Largest magnitudes of a tile's rows and columns, as bits of an f32.
 class TileAmax {
  public:

@@ -2,16 +2,19 @@
 #pragma once
 
 #include "plugins/devices/cuda/kernels/fp8/float8.cuh"
+#include "plugins/devices/cuda/kernels/common/launch.h"
 #include "plugins/devices/cuda/kernels/common/numbers.cuh"
 
 namespace consist::cuda {
+
+/// Extent of the tiles by which a block transposes where packs cannot be.
+constexpr int small_tile = 32;
 
 /// 128 rows and columns. Of a block of 256 threads each holds 8 neighbours of 8 rows: 4 rows from 4·down, and 4 from 64 + 4·down.
 /// Rows are a multiple of 16 and columns of 8; what lies beyond the matrix reads as 0.
 class QuantizeTile {
  public:
   static constexpr int extent = 128;
-  static constexpr int threads = 256;
   static constexpr int passes = 2, rows_at_once = 4;
 
   /// The block's place; its values are what the caller makes them.

@@ -12,8 +12,8 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 128;
-constexpr int unroll = 4;
+constexpr int lookup_threads = 128;
+constexpr int lookup_unroll = 4;
 
 /// The rows of the table that this rank holds: `count` from `first` on, of `vocabulary` in all.
 struct TableRows {
@@ -23,14 +23,14 @@ struct TableRows {
 
 /// Ids of rows of other ranks read as 0, those outside of the vocabulary are reported and read as NaN.
 template <typename T, int N>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(lookup_threads)
     gather_rows(const std::int32_t* __restrict__ ids, const T* __restrict__ table, T* __restrict__ y, std::int64_t packs,
                 unsigned packs_of_row, std::int64_t c, TableRows rows, BadIds::Report* report) {
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
-  Pack<T, N> values[unroll];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (lookup_threads * lookup_unroll) + threadIdx.x;
+  Pack<T, N> values[lookup_unroll];
 #pragma unroll
-  for (int u = 0; u < unroll; ++u) {
-    const std::int64_t pack = first + u * threads;
+  for (int u = 0; u < lookup_unroll; ++u) {
+    const std::int64_t pack = first + u * lookup_threads;
     if (pack >= packs) continue;
     const std::int64_t token = pack / packs_of_row;
     const std::int32_t id = ids[token];
@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(threads)
     }
   }
 #pragma unroll
-  for (int u = 0; u < unroll; ++u) {
-    const std::int64_t pack = first + u * threads;
+  for (int u = 0; u < lookup_unroll; ++u) {
+    const std::int64_t pack = first + u * lookup_threads;
     if (pack < packs) store_pack<N>(y + pack * N, values[u]);
   }
 }
@@ -79,7 +79,7 @@ class Embedding final : public Kernel {
   template <int N>
   void gather(const std::int32_t* ids, const T* table, T* y, cudaStream_t stream) {
     const std::int64_t packs = tokens_ * c_ / N;
-    gather_rows<T, N><<<blocks_of(divided_up(packs, threads * unroll)), threads, 0, stream>>>(
+    gather_rows<T, N><<<blocks_of(divided_up(packs, lookup_threads * lookup_unroll)), lookup_threads, 0, stream>>>(
         ids, table, y, packs, static_cast<unsigned>(c_ / N), c_, rows_, bad_ids_.on_device());
     check_launch("embedding");
   }
@@ -116,20 +116,20 @@ __device__ __forceinline__ void write_row(G* row, bool accumulate, const float (
 /// Block (stretch, columns). border [stretches, 2, c]: the part of the run that comes in from the stretch before, and of the one
 /// that goes on into the next; a run that does both counts as coming in.
 template <typename T, typename G, int N>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(lookup_threads)
     add_stretches(const std::int32_t* __restrict__ keys, const std::int32_t* __restrict__ positions, const T* __restrict__ dy,
                   G* dtable, bool accumulate, float* __restrict__ border, std::int32_t tokens, std::int32_t vocabulary,
                   std::int64_t c) {
   __shared__ std::int32_t key[stretch + 2], position[stretch];  // key: with the neighbours on both sides, -1 beyond the ends
   const std::int32_t first = static_cast<std::int32_t>(blockIdx.x) * stretch;
   const int count = min(stretch, tokens - first);
-  for (int i = threadIdx.x; i < stretch + 2; i += threads) {
+  for (int i = threadIdx.x; i < stretch + 2; i += lookup_threads) {
     const std::int32_t index = first + i - 1;
     key[i] = index >= 0 && index < tokens ? keys[index] : -1;
     if (i < count) position[i] = positions[first + i];
   }
   __syncthreads();
-  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * threads + threadIdx.x) * N;
+  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * lookup_threads + threadIdx.x) * N;
   if (column >= c) return;
   float sum[N] = {};
   bool comes_in = key[0] == key[1];
@@ -165,14 +165,14 @@ __global__ void __launch_bounds__(threads)
 
 /// Block (stretch, columns): the run that begins in this stretch and goes on into the next ones.
 template <typename G, int N>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(lookup_threads)
     add_borders(const std::int32_t* __restrict__ keys, G* dtable, bool accumulate, const float* __restrict__ border,
                 std::int32_t tokens, std::int32_t vocabulary, std::int64_t c) {
   const std::int32_t first = static_cast<std::int32_t>(blockIdx.x) * stretch, end = first + stretch;
   if (end >= tokens) return;
   const std::int32_t id = keys[end - 1];
   if (keys[end] != id || id == vocabulary || (first > 0 && keys[first - 1] == id)) return;
-  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * threads + threadIdx.x) * N;
+  const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * lookup_threads + threadIdx.x) * N;
   if (column >= c) return;
   float sum[N] = {};
   const float* from = border + (static_cast<std::int64_t>(blockIdx.x) * 2 + 1) * c + column;
@@ -240,11 +240,11 @@ class EmbeddingGrad final : public Kernel {
   template <int N>
   void add(const std::int32_t* keys, const std::int32_t* positions, const T* dy, G* dtable, bool accumulate, float* border,
            cudaStream_t stream) {
-    const dim3 grid(blocks_of(divided_up(tokens_, stretch)), blocks_of(divided_up(c_, threads * N)));
+    const dim3 grid(blocks_of(divided_up(tokens_, stretch)), blocks_of(divided_up(c_, lookup_threads * N)));
     add_stretches<T, G, N>
-        <<<grid, threads, 0, stream>>>(keys, positions, dy, dtable, accumulate, border, tokens_, vocabulary_, c_);
+        <<<grid, lookup_threads, 0, stream>>>(keys, positions, dy, dtable, accumulate, border, tokens_, vocabulary_, c_);
     check_launch("add_stretches");
-    add_borders<G, N><<<grid, threads, 0, stream>>>(keys, dtable, accumulate, border, tokens_, vocabulary_, c_);
+    add_borders<G, N><<<grid, lookup_threads, 0, stream>>>(keys, dtable, accumulate, border, tokens_, vocabulary_, c_);
     check_launch("add_borders");
   }
 

@@ -4,15 +4,15 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 512;
+constexpr int sum_threads = 512;
 
 __global__ void sum_losses(const float* losses, std::int64_t count, float scale, const float* before, float* loss) {
-  __shared__ double part[threads];
+  __shared__ double part[sum_threads];
   double sum = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += threads) sum += losses[i];
+  for (std::int64_t i = threadIdx.x; i < count; i += sum_threads) sum += losses[i];
   part[threadIdx.x] = sum;
   __syncthreads();
-  for (int half = threads / 2; half > 0; half /= 2) {
+  for (int half = sum_threads / 2; half > 0; half /= 2) {
     if (static_cast<int>(threadIdx.x) < half) part[threadIdx.x] += part[threadIdx.x + half];
     __syncthreads();
   }
@@ -23,7 +23,7 @@ __global__ void sum_losses(const float* losses, std::int64_t count, float scale,
 
 void enqueue_sum_losses(const float* losses, std::int64_t count, float scale, const float* before, float* loss,
                         cudaStream_t stream) {
-  sum_losses<<<1, threads, 0, stream>>>(losses, count, scale, before, loss);
+  sum_losses<<<1, sum_threads, 0, stream>>>(losses, count, scale, before, loss);
   check_launch("sum_losses");
 }
 

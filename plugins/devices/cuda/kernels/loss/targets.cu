@@ -5,8 +5,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-
 __global__ void masked_targets(const std::int32_t* __restrict__ targets, const std::int32_t* __restrict__ mask,
                                std::int32_t* __restrict__ left, std::int64_t count) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;

@@ -11,8 +11,7 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256, side = 64, depth = 32;
-constexpr unsigned all_lanes = 0xffffffffU;
+constexpr int side = 64, depth = 32;
 
 template <typename T>
 __device__ __forceinline__ T as_number(T value) {

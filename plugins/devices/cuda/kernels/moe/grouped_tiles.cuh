@@ -8,6 +8,7 @@
 
 #include "plugins/devices/cuda/kernels/moe/grouped.h"
 #include "plugins/devices/cuda/kernels/moe/hopper.cuh"
+#include "plugins/devices/cuda/kernels/common/numbers.cuh"
 
 namespace consist::cuda::grouped {
 
@@ -48,7 +49,6 @@ __device__ int pairs_of(int rows, const Sizes& sizes) {
 /// Fills begin [experts + 2]; by one warp.
 template <GroupedProduct product, int width = tile_n>
 __device__ void find_begins(Begin* begin, const std::int32_t* counts, const Sizes& sizes) {
-  constexpr unsigned all_lanes = 0xffffffffU;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto summed = [lane](int value) {
 #pragma unroll

@@ -6,8 +6,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256, warps = threads / 32;
-constexpr unsigned all_lanes = 0xffffffffU;
 constexpr int most_experts = 1024;
 
 /// A token's logits: lane l has those of experts l, l + 32, …, and -inf behind the last.

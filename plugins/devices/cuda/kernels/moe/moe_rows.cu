@@ -9,11 +9,9 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256, warps = threads / 32;
-constexpr unsigned all_lanes = 0xffffffffU;
 constexpr int stretch = 512;             // pairs of a warp
 constexpr int sorted = warps * stretch;  // pairs of a block
-constexpr int most_experts = 1024;       // whose counts of a block's warps lie in its shared memory
+constexpr int most_counted = 1024;       // whose counts of a block's warps lie in its shared memory
 
 /// Pairs of tokens and experts that a dispatch sorts.
 struct Choices {
@@ -62,9 +60,9 @@ __global__ void __launch_bounds__(threads) count_pairs(const Choices choices, st
   }
 }
 
-/// One block of most_experts threads. Makes of counts [blocks, held] the row of each block's first pair of each expert, of totals
+/// One block of most_counted threads. Makes of counts [blocks, held] the row of each block's first pair of each expert, of totals
 /// the rows of experts and, behind them, how many pairs there are of all.
-__global__ void __launch_bounds__(most_experts)
+__global__ void __launch_bounds__(most_counted)
     place_blocks(std::int32_t* __restrict__ counts, int blocks, int held, std::int64_t room,
                  std::int32_t* __restrict__ rows_of_experts, float* __restrict__ overflow, std::int32_t* __restrict__ wanted) {
   __shared__ std::int32_t sums[32];
@@ -96,7 +94,7 @@ __global__ void __launch_bounds__(most_experts)
       row += count;
     }
   }
-  if (expert == most_experts - 1) {
+  if (expert == most_counted - 1) {
     *wanted = end;
     *overflow = static_cast<float>(max(end - room, std::int64_t{0}));
   }
@@ -144,7 +142,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// Packs of N elements in flight in a lane.
-constexpr int unroll = 4;
+constexpr int row_unroll = 4;
 
 /// rows[row] = x[pairs[row] / choices], 0 where there is no pair; a warp per row. (A warp per token, which stores all its rows, wrote
 /// to so many places at once that it ran at an eighth of the rate.) With `amax`, that becomes the largest magnitude of rows; it must
@@ -159,14 +157,14 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t packs = row < room ? channels / N : 0;
   const std::int32_t pair = row < room ? pairs[row] : -1;
   const T* const from = x + std::int64_t{max(pair, 0) / choices} * channels;
-  for (std::int64_t first = lane; first < packs; first += 32 * unroll) {
-    Pack<T, N> pack[unroll] = {};
+  for (std::int64_t first = lane; first < packs; first += 32 * row_unroll) {
+    Pack<T, N> pack[row_unroll] = {};
 #pragma unroll
-    for (int k = 0; k < unroll; ++k) {
+    for (int k = 0; k < row_unroll; ++k) {
       if (pair >= 0 && first + 32 * k < packs) pack[k] = load_pack<N>(from + (first + 32 * k) * N);
     }
 #pragma unroll
-    for (int k = 0; k < unroll; ++k) {
+    for (int k = 0; k < row_unroll; ++k) {
       if (first + 32 * k < packs) store_pack<N>(rows + row * channels + (first + 32 * k) * N, pack[k]);
       if constexpr (with_amax) found.add(pack[k]);
     }
@@ -184,17 +182,17 @@ __global__ void __launch_bounds__(threads)
   const std::int32_t* const mine = row_of + token * choices;
   for (std::int64_t pack = lane; pack < packs; pack += 32) {
     float sum[N] = {};
-    for (int first = 0; first < choices; first += unroll) {
-      Pack<T, N> row[unroll];
-      bool there[unroll];
+    for (int first = 0; first < choices; first += row_unroll) {
+      Pack<T, N> row[row_unroll];
+      bool there[row_unroll];
 #pragma unroll
-      for (int k = 0; k < unroll; ++k) {
+      for (int k = 0; k < row_unroll; ++k) {
         const std::int64_t at = first + k < choices ? mine[first + k] : -1;
         there[k] = at >= 0;
         if (there[k]) row[k] = load_pack<N>(rows + at * channels + pack * N);
       }
 #pragma unroll
-      for (int k = 0; k < unroll; ++k) {
+      for (int k = 0; k < row_unroll; ++k) {
         if (!there[k]) continue;
 #pragma unroll
         for (int i = 0; i < N; ++i) sum[i] += number(row[k].element[i]);
@@ -269,7 +267,7 @@ class Dispatch final : public Kernel {
     cudaStream_t stream = stream_of(queue);
     count_pairs<<<blocks_of(blocks_), threads, shared, stream>>>(choices, counts);
     check_launch("count_pairs");
-    place_blocks<<<1, most_experts, 0, stream>>>(counts, static_cast<int>(blocks_), held_, room, out[3].as<std::int32_t>(),
+    place_blocks<<<1, most_counted, 0, stream>>>(counts, static_cast<int>(blocks_), held_, room, out[3].as<std::int32_t>(),
                                                  out[4].as<float>(), wanted);
     check_launch("place_blocks");
     place_pairs<<<blocks_of(blocks_), threads, shared, stream>>>(choices, counts, wanted, in[2].as<float>(), room,
@@ -336,7 +334,7 @@ class DispatchGrad final : public Kernel {
 };
 
 Made make_moe_dispatch(const KernelRequest& r, const KernelSettings&) {
-  return r.outputs[3].shape[0] <= most_experts ? by_dtype<Dispatch>(r.inputs[0].dtype, r) : nullptr;
+  return r.outputs[3].shape[0] <= most_counted ? by_dtype<Dispatch>(r.inputs[0].dtype, r) : nullptr;
 }
 Made make_moe_dispatch_grad(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<DispatchGrad>(r.inputs[0].dtype, r);
@@ -349,7 +347,7 @@ Made make_moe_combine_grad(const KernelRequest& r, const KernelSettings&) {
 }
 Made make_moe_dispatch_amax(const KernelRequest& r, const KernelSettings& s) {
   require_fp8(s);
-  const bool known = r.inputs[0].dtype == DType::bf16 && r.outputs[3].shape[0] <= most_experts;
+  const bool known = r.inputs[0].dtype == DType::bf16 && r.outputs[3].shape[0] <= most_counted;
   return known ? std::make_unique<Dispatch<bf16, true>>(r) : nullptr;
 }
 Made make_moe_combine_grad_amax(const KernelRequest& r, const KernelSettings& s) {

@@ -6,9 +6,7 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256, warps = threads / 32;
 constexpr int placing = 1024;  // threads that place the tokens for a rank
-constexpr unsigned all_lanes = 0xffffffffU;
 
 /// slots [tokens, ranks] and token_of [ranks, room] of rank blockIdx.x, which has experts [held · rank, held · (rank + 1)). `overflow`
 /// is 0 before; numbers of tokens add up exactly.

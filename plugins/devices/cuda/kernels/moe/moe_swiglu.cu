@@ -7,8 +7,7 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256, warps = threads / 32;
-constexpr int unroll = 3;  // packs in flight: an expert's 768 columns are three bf16 packs a lane
+constexpr int swiglu_unroll = 3;  // packs in flight: an expert's 768 columns are three bf16 packs a lane
 
 /// Precise to f32; in bf16 quicker, with an error far below the rounding (as in swiglu.cu).
 template <typename T>
@@ -30,17 +29,17 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t packs = row < rows ? columns / N : 0;
   const T *const gate = gate_up + row * 2 * columns, *const up = gate + columns;
   const float weight = row < rows ? weights[row] : 0.0F;
-  for (std::int64_t first = lane; first < packs; first += 32 * unroll) {
-    Pack<T, N> g[unroll], u[unroll];
+  for (std::int64_t first = lane; first < packs; first += 32 * swiglu_unroll) {
+    Pack<T, N> g[swiglu_unroll], u[swiglu_unroll];
 #pragma unroll
-    for (int k = 0; k < unroll; ++k) {
+    for (int k = 0; k < swiglu_unroll; ++k) {
       const std::int64_t pack = first + 32 * k;
       if (pack >= packs) continue;
       g[k] = load_pack<N>(gate + pack * N);
       u[k] = load_pack<N>(up + pack * N);
     }
 #pragma unroll
-    for (int k = 0; k < unroll; ++k) {
+    for (int k = 0; k < swiglu_unroll; ++k) {
       const std::int64_t pack = first + 32 * k;
       if (pack >= packs) continue;
 #pragma unroll
@@ -69,10 +68,10 @@ __global__ void __launch_bounds__(threads)
   T *const dgate = dgate_up + row * 2 * columns, *const dup = dgate + columns;
   const float weight = row < rows ? weights[row] : 0.0F;
   float sum = 0;
-  for (std::int64_t first = lane; first < packs; first += 32 * unroll) {
-    Pack<T, N> d[unroll], g[unroll], u[unroll];
+  for (std::int64_t first = lane; first < packs; first += 32 * swiglu_unroll) {
+    Pack<T, N> d[swiglu_unroll], g[swiglu_unroll], u[swiglu_unroll];
 #pragma unroll
-    for (int k = 0; k < unroll; ++k) {
+    for (int k = 0; k < swiglu_unroll; ++k) {
       const std::int64_t pack = first + 32 * k;
       if (pack >= packs) continue;
       d[k] = load_pack<N>(dh + row * columns + pack * N);
@@ -80,7 +79,7 @@ __global__ void __launch_bounds__(threads)
       u[k] = load_pack<N>(up + pack * N);
     }
 #pragma unroll
-    for (int k = 0; k < unroll; ++k) {
+    for (int k = 0; k < swiglu_unroll; ++k) {
       const std::int64_t pack = first + 32 * k;
       if (pack >= packs) continue;
 #pragma unroll

@@ -7,8 +7,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-
 /// As index_of() and position_of() of consist/token_order.h, which are for the host.
 struct Order {
   std::int64_t chunk, zigzag;

@@ -15,7 +15,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
 constexpr int group = 2;  // heads of a token that a group of lanes takes: enough to hide the memory, few enough for registers
 template <typename T>
 constexpr int blocks_backward = sizeof(T) == 2 ? 3 : 2;  // of a multiprocessor

@@ -10,10 +10,7 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-constexpr int chunk = 8192;  // elements of a block
-
-struct Updated {
+struct AdamwTensor {
   void* p;
   const void* g;
   float* master;  ///< or null: then p is the weight itself
@@ -29,9 +26,9 @@ struct Constants {
 };
 
 /// Factors that are the same for every element in this step.
-struct Step {
+struct AdamwStep {
   float coefficient, shrink, step, root;
-  __device__ Step(const float* scalars, const float* clip, const Constants& k)
+  __device__ AdamwStep(const float* scalars, const float* clip, const Constants& k)
       : coefficient(*clip), shrink(1.0F - scalars[0] * k.decay), step(scalars[0] / scalars[1]), root(1.0F / sqrtf(scalars[2])) {}
 };
 
@@ -41,7 +38,7 @@ __device__ __forceinline__ float quick_root(float x) {
   return root;
 }
 
-__device__ __forceinline__ void update(float& weight, float& m, float& v, float g, const Step& s, const Constants& k) {
+__device__ __forceinline__ void update(float& weight, float& m, float& v, float g, const AdamwStep& s, const Constants& k) {
   g *= s.coefficient;
   m = k.beta1 * m + (1.0F - k.beta1) * g;
   v = k.beta2 * v + (1.0F - k.beta2) * g * g;
@@ -86,7 +83,7 @@ constexpr int pack_of = sizeof(P) == 2 && sizeof(G) == 2 && sizeof(M) == 2 && !m
 
 /// N elements from `start` on.
 template <typename P, typename G, typename M, bool mastered, bool stochastic, int N>
-__device__ __forceinline__ void update_pack(const Updated& t, std::int64_t start, const Step& s, const Constants& k,
+__device__ __forceinline__ void update_pack(const AdamwTensor& t, std::int64_t start, const AdamwStep& s, const Constants& k,
                                             std::uint32_t step) {
   P* p = static_cast<P*>(t.p) + start;
   M *m = static_cast<M*>(t.m) + start, *v = static_cast<M*>(t.v) + start;
@@ -132,7 +129,7 @@ __device__ __forceinline__ void update_pack(const Updated& t, std::int64_t start
 
 /// Element i alone: the ends of tensors, and views that are not aligned.
 template <typename P, typename G, typename M, bool mastered, bool stochastic>
-__device__ __forceinline__ void update_single(const Updated& t, std::int64_t i, const Step& s, const Constants& k,
+__device__ __forceinline__ void update_single(const AdamwTensor& t, std::int64_t i, const AdamwStep& s, const Constants& k,
                                               std::uint32_t step) {
   P* p = static_cast<P*>(t.p) + i;
   M *m = static_cast<M*>(t.m) + i, *v = static_cast<M*>(t.v) + i;
@@ -147,12 +144,12 @@ __device__ __forceinline__ void update_single(const Updated& t, std::int64_t i, 
 
 template <typename P, typename G, typename M, bool mastered, bool stochastic>
 __global__ void __launch_bounds__(threads, 3)
-    update_tensors(const __grid_constant__ TensorList<Updated> list, const float* __restrict__ scalars,
+    update_tensors(const __grid_constant__ TensorList<AdamwTensor> list, const float* __restrict__ scalars,
                    const float* __restrict__ clip, Constants k) {
   if (*clip < 0) return;  // held
   constexpr int N = pack_of<P, G, M, mastered>;
-  const Updated& t = list.entry[entry_of(list, blockIdx.x)];
-  const Step s(scalars, clip, k);
+  const AdamwTensor& t = list.entry[entry_of(list, blockIdx.x)];
+  const AdamwStep s(scalars, clip, k);
   const auto step = static_cast<std::uint32_t>(scalars[3]);
   const std::int64_t start = static_cast<std::int64_t>(blockIdx.x - t.first) * chunk, end = min(t.count, start + chunk);
   const auto misaligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16; };
@@ -220,7 +217,7 @@ class AdamW final : public Kernel {
 
   bool stochastic_ = false;
   Constants k_{};
-  TensorList<Updated> list_;
+  TensorList<AdamwTensor> list_;
 };
 
 Made make_adamw(const KernelRequest& r, const KernelSettings& s) {

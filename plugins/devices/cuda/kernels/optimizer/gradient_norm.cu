@@ -8,9 +8,8 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-constexpr int chunk = 32'768;  // elements that a block takes at once
-constexpr int unroll = 4;
+constexpr int norm_chunk = 32'768;  // elements that a block takes at once
+constexpr int norm_unroll = 4;
 constexpr int blocks_per_multiprocessor = 6;
 
 struct Summed {
@@ -30,14 +29,14 @@ __device__ __forceinline__ float squares_of_chunk(const T* values, int count) {
     return sum;
   }
   const int packs = count / N;
-  for (int first = threadIdx.x; first < packs; first += threads * unroll) {
-    Pack<T, N> loaded[unroll];
+  for (int first = threadIdx.x; first < packs; first += threads * norm_unroll) {
+    Pack<T, N> loaded[norm_unroll];
 #pragma unroll
-    for (int u = 0; u < unroll; ++u) {
+    for (int u = 0; u < norm_unroll; ++u) {
       if (first + u * threads < packs) loaded[u] = load_pack<N>(values + (first + u * threads) * N);
     }
 #pragma unroll
-    for (int u = 0; u < unroll; ++u) {
+    for (int u = 0; u < norm_unroll; ++u) {
       if (first + u * threads >= packs) continue;
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += number(loaded[u].element[i]) * number(loaded[u].element[i]);
@@ -52,8 +51,8 @@ __global__ void __launch_bounds__(threads)
   double sum = 0;
   for (std::uint32_t index = blockIdx.x; index < list.chunks; index += gridDim.x) {
     const Summed& tensor = list.entry[entry_of(list, index)];
-    const std::int64_t start = static_cast<std::int64_t>(index - tensor.first) * chunk;
-    const int count = static_cast<int>(min(static_cast<std::int64_t>(chunk), tensor.count - start));
+    const std::int64_t start = static_cast<std::int64_t>(index - tensor.first) * norm_chunk;
+    const int count = static_cast<int>(min(static_cast<std::int64_t>(norm_chunk), tensor.count - start));
     sum += tensor.narrow ? squares_of_chunk(static_cast<const bf16*>(tensor.data) + start, count)
                          : squares_of_chunk(static_cast<const float*>(tensor.data) + start, count);
   }
@@ -90,7 +89,7 @@ class SumOfSquares final : public Kernel {
       const std::int64_t count = t.shape.elements();
       if (count == 0) continue;
       if (list_.full()) flush();
-      list_.add({t.data, count, 0, t.dtype == DType::bf16}, count, chunk);
+      list_.add({t.data, count, 0, t.dtype == DType::bf16}, count, norm_chunk);
     }
     flush();
     add_squares<<<1, 1024, 0, stream_of(queue)>>>(partial, parts, out[0].as<float>());

@@ -11,7 +11,6 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
 constexpr int norm_blocks = 256;  // each sums a part of its own, in an order that never changes
 
 /// body(i) for every element, threads side by side.
@@ -91,7 +90,7 @@ struct Polynomial {
   }
 };
 template <typename T, typename To>
-struct Step {
+struct MuonStep {
   const T *x, *product;
   To* to;
   __device__ void operator()(std::int64_t i) const {
@@ -145,9 +144,9 @@ class Orthogonalize final : public Kernel {
       else
         apply_.enqueue(polynomial, x, product, nullptr, free, stream);
       if (i + 1 < iterations_)
-        for_each<<<blocks_for(count), threads, 0, stream>>>(count, Step<T, T>{x, product, x});
+        for_each<<<blocks_for(count), threads, 0, stream>>>(count, MuonStep<T, T>{x, product, x});
       else
-        for_each<<<blocks_for(count), threads, 0, stream>>>(count, Step<T, float>{x, product, out[0].as<float>()});
+        for_each<<<blocks_for(count), threads, 0, stream>>>(count, MuonStep<T, float>{x, product, out[0].as<float>()});
       check_launch("orthogonalize");
     }
   }

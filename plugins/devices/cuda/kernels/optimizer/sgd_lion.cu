@@ -10,10 +10,7 @@
 namespace consist::cuda {
 namespace {
 
-constexpr int threads = 256;
-constexpr int chunk = 8192;  // elements of a block
-
-struct Updated {
+struct RuleTensor {
   void* p;
   const void* g;
   float* master;  ///< or null: then p is the weight itself
@@ -25,10 +22,10 @@ struct Updated {
 
 template <typename Rule, typename P, typename G, typename M>
 __global__ void __launch_bounds__(threads)
-    update_tensors(const __grid_constant__ TensorList<Updated> list, const float* __restrict__ scalars,
+    update_tensors(const __grid_constant__ TensorList<RuleTensor> list, const float* __restrict__ scalars,
                    const float* __restrict__ clip, Rule rule, kernels::UpdateRounding rounding) {
   if (*clip < 0) return;  // held
-  const Updated& t = list.entry[entry_of(list, blockIdx.x)];
+  const RuleTensor& t = list.entry[entry_of(list, blockIdx.x)];
   const float rate = scalars[0], coefficient = *clip;
   const auto step = static_cast<std::uint32_t>(scalars[1]);
   const std::int64_t start = static_cast<std::int64_t>(blockIdx.x - t.first) * chunk, end = min(t.count, start + chunk);
@@ -94,7 +91,7 @@ class Update final : public Kernel {
   const char* name_;
   Rule rule_;
   kernels::UpdateRounding rounding_;
-  TensorList<Updated> list_;
+  TensorList<RuleTensor> list_;
 };
 
 Made make_sgd(const KernelRequest& r, const KernelSettings& s) {

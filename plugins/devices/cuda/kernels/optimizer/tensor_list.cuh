@@ -8,6 +8,8 @@
 
 namespace consist::cuda {
 
+constexpr int chunk = 8192;  // elements of an update's block
+
 /// Entries are sorted by `first`, the number of the first chunk of work that is theirs.
 template <typename Entry>
 struct TensorList {
