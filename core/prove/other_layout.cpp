@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "consist/error.h"
+#include "core/plan/known_strategies.h"
 #include "core/prove/one_rank.h"
 
 namespace consist::prove {
@@ -16,10 +16,6 @@ using interpreter::Outcome;
 using interpreter::RankPrograms;
 using interpreter::SavedValues;
 using Strategies = std::vector<StrategyChoice>;
-
-/// Data-parallel strategies, and what stands in for each: states that are divided are not, or otherwise.
-const std::map<std::string, std::string, std::less<>> exchanged{
-    {"ddp", "zero2"}, {"zero2", "zero3-offload"}, {"zero3-offload", "zero2"}};
 
 /// The strategies of the run, each with the number of its ranks.
 Strategies sized(const Plan& plan) {
@@ -35,11 +31,29 @@ Strategies sized(const Plan& plan) {
   return strategies;
 }
 
-Strategies changed(Strategies strategies, bool halve, bool exchange) {
+/// The strategies that there are: data-parallel ones, those that divide most first, and the others.
+struct Families {
+  std::vector<std::string> data, others;
+
+  explicit Families(PluginHost& host) {
+    std::vector<KnownStrategy> known = known_strategies(host);
+    std::ranges::stable_sort(known, {}, [](const KnownStrategy& strategy) { return strategy.axis.distance; });
+    for (const KnownStrategy& strategy : known) (strategy.is_data_parallel() ? data : others).push_back(strategy.name);
+  }
+
+  bool is_data_parallel(const std::string& name) const { return std::ranges::find(data, name) != data.end(); }
+
+  /// Stands in for a data-parallel strategy: the next one, so that states that are divided are divided otherwise.
+  const std::string& instead_of(const std::string& name) const {
+    const auto next = std::ranges::find(data, name) + 1;
+    return next == data.end() ? data.front() : *next;
+  }
+};
+
+Strategies changed(Strategies strategies, const Families& families, bool halve, bool exchange) {
   for (StrategyChoice& choice : strategies) {
-    const auto other = exchanged.find(choice.name);
-    if (other != exchanged.end()) {
-      if (exchange) choice.name = other->second;
+    if (families.is_data_parallel(choice.name)) {
+      if (exchange) choice.name = families.instead_of(choice.name);
     } else if (halve && choice.size >= 4 && choice.size % 2 == 0) {
       choice.size /= 2;
     }
@@ -92,10 +106,11 @@ std::vector<RunConfig> other_layouts(const Plan& plan) {
   const std::int64_t sequences = config.global_batch / config.accumulation;
   int data = most;
   while (sequences % data != 0) --data;
-  const Strategies tried[] = {changed(own, true, true),  changed(own, true, false),
-                              changed(own, false, true), {{"zero2", data}},
-                              {{"ddp", data}},           {{"tp-sp", 2}},
-                              {{"pipeline", 2}},         {{"cp", 2}}};
+  const Families families(plan.host());
+  std::vector<Strategies> tried{changed(own, families, true, true), changed(own, families, true, false),
+                                changed(own, families, false, true)};
+  for (const std::string& name : families.data) tried.push_back({{name, data}});
+  for (const std::string& name : families.others) tried.push_back({{name, 2}});
   std::vector<Strategies> kept{own};
   std::vector<RunConfig> others;
   for (const Strategies& strategies : tried) {

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "consist/error.h"
 #include "core/compile/reduced_step.h"
+#include "core/plan/known_strategies.h"
 
 namespace consist::launch {
 namespace {
@@ -28,14 +28,9 @@ struct Strategies {
 
   explicit Strategies(PluginHost& host) {
     std::vector<AxisRequest> requests;  // of those that split the batch
-    for (const std::string& name : host.names("strategy")) {
-      AxisRequest request;
-      try {
-        request = host.make<ParallelStrategy>("strategy", name, {})->axis();
-      } catch (const Error&) {
-        continue;  // it needs options, or cannot be loaded: whoever names it is told
-      }
-      if (request.splits_batch && request.takes_rest) {
+    for (const KnownStrategy& strategy : known_strategies(host)) {
+      const auto& [name, request] = strategy;
+      if (strategy.is_data_parallel()) {
         of_batch.push_back(name);
         requests.push_back(request);
         if (request.least_axes <= 2 && request.most_axes >= 2) on_two_axes.insert(name);
