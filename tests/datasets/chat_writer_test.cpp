@@ -77,8 +77,8 @@ TEST_P(BuiltinTemplates, WriteToolsAndThoughtsAsThePublishedOnesDo) {
       continue;
     }
     ++written;
-    EXPECT_EQ(interpreted.write(chat, "row 1").text, expected["text"]);
-    EXPECT_EQ(ours.write(chat, "row 1").text, expected["text"]);
+    EXPECT_EQ(interpreted.write(chat, "row 1").text, expected["text"].get<std::string>());
+    EXPECT_EQ(ours.write(chat, "row 1").text, expected["text"].get<std::string>());
     EXPECT_EQ(learnt_of(ours, chat), learnt_of(interpreted, chat));
   }
   EXPECT_GE(written, 8);
