@@ -29,6 +29,11 @@ PERIOD = 0.02
 LONGEST_RUN = 300.0
 
 
+def cores() -> int:
+    """Those that this process may use: taskset gives each of several scripts cores of its own."""
+    return len(os.sched_getaffinity(0))
+
+
 def busy(seed: int, end: Any) -> None:
     """Computes and rests for random times of 0.2 to 3 s, until `end` is set."""
     draw = random.Random(seed)
@@ -151,7 +156,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=600, help="for which a pair may go on")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="of a run")
+    parser.add_argument("--threads", type=int, default=max(1, cores() // 2), help="of a run")
     parser.add_argument("--train", default="--model llama-tiny --dataset synthetic --sequence 256 --batch 4 --steps 30")
     parser.add_argument("--output", default="pairs.jsonl")
     given = parser.parse_args()
@@ -162,7 +167,7 @@ def main() -> None:
         draw = random.Random(1000 * given.seed + number)
         difference, other = DIFFERENCES[number % len(DIFFERENCES)], number // len(DIFFERENCES) % 2 == 1
         slowed = draw.choice("ab")
-        workers = (os.cpu_count() or 2) if other else 0
+        workers = cores() if other else 0
         with tempfile.TemporaryDirectory() as folder, OtherWork(workers, number):
             judged = pair(given.consist, words, given.seconds, difference, slowed, Path(folder))
         done.append({"pair": number, "difference": difference, "other": other, "slowed": slowed, **judged})
