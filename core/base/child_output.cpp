@@ -2,18 +2,14 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <thread>
+#include <utility>
 
 #include "consist/error.h"
+#include "core/base/started_program.h"
 #include "core/base/system_error.h"
-
-extern char** environ;
 
 namespace consist {
 namespace {
@@ -36,51 +32,26 @@ bool read_all_of_child(int fd, ChildDeadline deadline, std::string& text) {
   }
 }
 
-/// Waits for the child's end until the deadline, then kills it: one that closed its output may still hang. False if it was
-/// killed. One that hangs in a driver does not even die of that, and is left behind.
-bool wait_for_child(pid_t child, ChildDeadline deadline, int& status) {
-  for (;;) {
-    const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child) return true;
-    if (ended < 0 && errno != EINTR) return true;
-    if (std::chrono::steady_clock::now() >= deadline) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  kill(child, SIGKILL);
-  constexpr std::chrono::milliseconds time_to_die{500};
-  for (const ChildDeadline end = std::chrono::steady_clock::now() + time_to_die; std::chrono::steady_clock::now() < end;) {
-    if (waitpid(child, &status, WNOHANG) != 0) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
-}
-
 }  // namespace
 
 ChildOutput child_output(std::vector<std::string> words, std::chrono::milliseconds longest) {
   const ChildDeadline deadline = std::chrono::steady_clock::now() + longest;
+  const std::string name = words[0];
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe: " + system_error_text(errno));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t child = -1;
-  const int error = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
+  const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+  const pid_t child = start_program(std::move(words), {nowhere, ends[1], nowhere});
+  if (nowhere >= 0) close(nowhere);
   close(ends[1]);
-  if (error != 0) {
+  if (child < 0) {
     close(ends[0]);
-    throw SystemError("cannot start " + words[0] + ": " + system_error_text(error));
+    throw SystemError("cannot start " + name + ": " + system_error_text(-child));
   }
   ChildOutput output;
   output.in_time = read_all_of_child(ends[0], deadline, output.text);
   close(ends[0]);
-  output.in_time = wait_for_child(child, output.in_time ? deadline : ChildDeadline{}, output.status) && output.in_time;
+  // One that closed its output may still hang.
+  output.in_time = wait_for_program(child, output.in_time ? deadline : ChildDeadline{}, output.status) && output.in_time;
   return output;
 }
 
