@@ -18,6 +18,7 @@ arguments of the JobSet. They are read from the files, so that a new one is test
 
 A command with `...` is tested without it. Prints what is wrong, one line each, and exits with 1."""
 import concurrent.futures
+import functools
 import glob
 import os
 import re
@@ -182,8 +183,12 @@ class Tester:
         self.consist, self.root, self.folder = consist, root, folder
 
     def run(self, words):
+        return self.run_once(tuple(words))
+
+    @functools.cache  # documents repeat commands
+    def run_once(self, words):
         try:
-            result = subprocess.run([self.consist] + words, cwd=self.folder, capture_output=True, text=True, timeout=SECONDS,
+            result = subprocess.run([self.consist, *words], cwd=self.folder, capture_output=True, text=True, timeout=SECONDS,
                                     stdin=subprocess.DEVNULL, env=dict(os.environ, HF_HUB_CACHE=os.path.join(self.folder, "hub")))
             return result.returncode, result.stdout + result.stderr
         except subprocess.TimeoutExpired:
@@ -199,7 +204,7 @@ class Tester:
         os.symlink(os.path.join(self.folder, "exported"), os.path.join(model, "main"))
         shutil.copy(os.path.join(self.root, "core/cost/machines/h200.json"), os.path.join(self.folder, "here.json"))
         for names, text in ((("train_config.toml", "llama3_8b.toml"), TORCHTITAN), (("train_llama3_8b.sh",), MEGATRON), (("fsdp.yaml",), ACCELERATE),
-                            (("corpus.txt", "held-out.txt"), "The moon is a train. " * 2000),
+                            (("corpus.txt", "held-out.txt"), "The moon is a train. " * 300),
                             (("run.toml",), 'model = "llama-tiny"\nstrategy = "ddp"\n')):
             for name in names:
                 with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
