@@ -69,7 +69,7 @@ int launch(const CommandLine& line) {
 constinit const Command launch_command{
     .name = "launch",
     .summary = "run a command as several ranks on this machine, or on several",
-    .usage = "--nproc N [--nnodes M --node-rank I --master HOST:PORT] [--all-output] [--grace SECONDS] -- COMMAND...",
+    .usage = "--nproc N [--nnodes M --node-rank I --master HOST:PORT] [OPTIONS] -- COMMAND...",
     .about =
         "Runs a command of consist as N ranks on this machine, with the environment variables of torchrun. Rank 0\n"
         "prints as usual; other ranks print only errors, after \"[rank k]\". With --nnodes the same command runs on each of M\n"

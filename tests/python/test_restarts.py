@@ -17,7 +17,7 @@ pytest.importorskip("h5py")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
 restart_campaign: Any = pytest.importorskip("restart_campaign")
 
-OPTIONS = argparse.Namespace(steps=50, every=10, timeout=2)
+OPTIONS = argparse.Namespace(steps=50, every=10, timeout=2, most=60)  # tests run beside one another
 
 
 @pytest.mark.parametrize("strategy, victim, how", [("zero2", 1, "kill"), ("ep", 0, "kill"), ("tp-sp", 1, "stop")])
