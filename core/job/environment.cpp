@@ -57,6 +57,10 @@ class Variables {
   std::string launcher_;
 };
 
+bool speaks_pmix(const Variables& variables) {
+  return variables.text("PMIX_NAMESPACE").has_value() && has_pmix();
+}
+
 void read_torchrun(const Variables& variables, JobAddress& address) {
   address.rank = variables.required("RANK");
   address.size = variables.required("WORLD_SIZE", 1);
@@ -76,7 +80,10 @@ void read_openmpi(const Variables& variables, JobAddress& address) {
   address.size = variables.required("OMPI_COMM_WORLD_SIZE", 1);
   address.local_rank = variables.required("OMPI_COMM_WORLD_LOCAL_RANK");
   address.local_size = variables.required("OMPI_COMM_WORLD_LOCAL_SIZE", 1);
-  if (address.local_size < address.size) {
+  if (address.local_size == address.size) return;
+  if (speaks_pmix(variables)) {
+    address.master_host.clear();  // rank 0 tells it
+  } else {
     address.master_host = variables.required_text("MASTER_ADDR", "pass rank 0's host with mpirun -x MASTER_ADDR=...");
   }
 }
@@ -149,27 +156,47 @@ int slurm_tasks_here(const Variables& variables, const JobAddress& address) {
   return address.local_rank + 1;
 }
 
+/// Empty if none is set.
 std::string read_token(const Variables& variables) {
   const auto token = variables.text("CONSIST_JOB_TOKEN");
   const auto file = variables.text("CONSIST_JOB_TOKEN_FILE");
   if (token && file) throw UsageError("both CONSIST_JOB_TOKEN and CONSIST_JOB_TOKEN_FILE are set; set one of them");
   if (token) return *token;
-  if (file) {
-    constexpr std::int64_t most_bytes = 4096;
-    try {
-      std::string text = read_text(*file, most_bytes);
-      text.erase(text.find_last_not_of(" \t\r\n") + 1);
-      return text;
-    } catch (const Error& error) {
-      throw SystemError(std::string("the job's token (CONSIST_JOB_TOKEN_FILE): ") + error.what());
-    }
+  if (!file) return {};
+  constexpr std::int64_t most_bytes = 4096;
+  try {
+    std::string text = read_text(*file, most_bytes);
+    text.erase(text.find_last_not_of(" \t\r\n") + 1);
+    return text;
+  } catch (const Error& error) {
+    throw SystemError(std::string("the job's token (CONSIST_JOB_TOKEN_FILE): ") + error.what());
   }
-  throw UsageError(
-      "the job has several ranks but no token, without which anybody could join it. Set CONSIST_JOB_TOKEN to the same secret on "
-      "all "
-      "ranks, for example with CONSIST_JOB_TOKEN=$(openssl rand -hex 16) before the launcher, or CONSIST_JOB_TOKEN_FILE to a "
-      "file that "
-      "holds it");
+}
+
+/// Texts that are equal on all ranks of a start, and differ between jobs of a user that run on one host at the same time.
+std::string start_of(const Variables& variables, const JobAddress& address) {
+  std::string start = address.master_host + ":" + std::to_string(address.master_port) + "/" + std::to_string(address.size);
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"})
+    start += "/" + variables.text(name).value_or("");
+  return start;
+}
+
+/// `by_hand`: the commands that set it.
+UsageError token_missing(const std::string& by_hand) {
+  return UsageError("the job has ranks on several hosts but no token, without which anybody could join it: " + by_hand +
+                    " (or CONSIST_JOB_TOKEN_FILE names a file that holds it)");
+}
+
+/// Throws where there is no private channel, with the commands that set the token by hand.
+void choose_channel(const Variables& variables, const char* by_hand, JobAddress& address) {
+  if (address.local_size == address.size) {
+    address.channel = TokenChannel::host;
+    address.start = start_of(variables, address);
+  } else if (speaks_pmix(variables)) {
+    address.channel = TokenChannel::pmix;
+  } else {
+    throw token_missing(by_hand);
+  }
 }
 
 void check_consistency(const std::string& launcher, const JobAddress& address) {
@@ -196,21 +223,28 @@ GetEnvironment process_environment() {
 JobAddress job_address_from_environment(const GetEnvironment& environment) {
   JobAddress address;
   std::string launcher;
+  const char* by_hand = "";
   const auto is_set = [&](const char* name) { return Variables(environment, "").text(name).has_value(); };
   address.master_port = default_port;
   if (is_set("RANK")) {
     launcher = "torchrun (RANK)";
+    by_hand = "run `openssl rand -hex 16` once, and start every host's ranks with CONSIST_JOB_TOKEN=THAT_TEXT torchrun ...";
     read_torchrun(Variables(environment, launcher), address);
   } else if (is_set("OMPI_COMM_WORLD_RANK")) {
     launcher = "OpenMPI (OMPI_COMM_WORLD_RANK)";
+    by_hand = "run `export CONSIST_JOB_TOKEN=$(openssl rand -hex 16)`, then mpirun -x CONSIST_JOB_TOKEN ...";
     read_openmpi(Variables(environment, launcher), address);
   } else if (is_set("JOB_COMPLETION_INDEX")) {
     launcher = "an indexed Kubernetes job (JOB_COMPLETION_INDEX)";
+    by_hand =
+        "run `kubectl create secret generic consist --from-literal=token=$(openssl rand -hex 16)`, and give the container "
+        "CONSIST_JOB_TOKEN by secretKeyRef";
     read_kubernetes(Variables(environment, launcher), address);
   } else if (is_set("WORLD_SIZE")) {
     throw UsageError("WORLD_SIZE is set in the environment, but RANK is not. Set both, or neither to run one rank alone");
   } else if (is_set("SLURM_PROCID")) {
     launcher = "Slurm (SLURM_PROCID)";
+    by_hand = "run `export CONSIST_JOB_TOKEN=$(openssl rand -hex 16)`, then srun ..., which passes it on";
     const Variables variables(environment, launcher);
     read_slurm(variables, address);
     address.local_size = slurm_tasks_here(variables, address);
@@ -233,11 +267,16 @@ JobAddress job_address_from_environment(const GetEnvironment& environment) {
   address.joined_fd = static_cast<int>(variables.number("CONSIST_JOB_JOINED_FD").value_or(-1));
   address.machine = variables.text("CONSIST_JOB_MACHINE").value_or("");
   address.token = read_token(variables);
+  if (address.token.empty() || address.master_host.empty()) choose_channel(variables, by_hand, address);
   return address;
 }
 
 std::string job_token(const GetEnvironment& environment) {
-  return read_token(Variables(environment, "consist launch"));
+  std::string token = read_token(Variables(environment, "consist launch"));
+  if (token.empty())
+    throw token_missing(
+        "run `openssl rand -hex 16` once, and start consist launch on every machine with CONSIST_JOB_TOKEN=THAT_TEXT");
+  return token;
 }
 
 std::string first_slurm_host(std::string_view nodes) {

@@ -24,7 +24,8 @@ GetEnvironment process_environment();
 ///   Slurm (srun)              SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_STEP_NODELIST or SLURM_JOB_NODELIST
 /// Without any of them: one rank alone. MASTER_ADDR and MASTER_PORT win over values that a launcher implies. The port is else
 /// 29500, with Slurm one that follows from the job's id, and the next one if torchrun's agent occupies MASTER_PORT;
-/// CONSIST_JOB_PORT wins over all. The token is CONSIST_JOB_TOKEN or in the file CONSIST_JOB_TOKEN_FILE; CONSIST_JOB_FD is
+/// CONSIST_JOB_PORT wins over all. The token is CONSIST_JOB_TOKEN or in the file CONSIST_JOB_TOKEN_FILE; else the ranks
+/// agree on one where they are all on one host, or the launcher speaks PMIx (JobAddress::channel). CONSIST_JOB_FD is
 /// rank 0's inherited listening socket; CONSIST_JOB_JOINED_FD: see JobAddress::joined_fd; CONSIST_JOB_GENERATION
 /// and CONSIST_JOB_MACHINE: see JobAddress::generation and machine. The timeout keeps its default.
 /// Throws UsageError for a value that is missing, malformed or contradicts another, SystemError for an unreadable token file.

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -96,11 +97,26 @@ void validate(const JobAddress& address) {
   if (address.timeout <= milliseconds(0)) complain("the timeout is not positive");
   if (address.timeout > longest_wait || address.join_timeout > longest_wait) complain("the timeout is longer than a year");
   if (address.size == 1) return;
-  if (address.token.size() < min_token_characters) {
+  const bool agrees = address.channel != TokenChannel::none && address.token.empty();
+  if (!agrees && address.token.size() < min_token_characters) {
     complain("the job's token has " + std::to_string(address.token.size()) + " characters; it needs at least " +
              std::to_string(min_token_characters) + " that nobody can guess");
   }
   if (address.master_port == 0 && address.listen_fd < 0) complain("no port of rank 0 is given");
+}
+
+/// Sets the token, and with PMIx rank 0's host, where the ranks agree on them.
+std::optional<HostToken> agree_on_token(JobAddress& address) {
+  if (address.channel == TokenChannel::none) return {};
+  if (address.channel == TokenChannel::host) {
+    HostToken agreed(address.start);
+    address.token = agreed.token();
+    return agreed;
+  }
+  Agreed agreed = agree_by_pmix(address.time_to_join());
+  if (address.token.empty()) address.token = std::move(agreed.token);
+  if (address.master_host.empty()) address.master_host = std::move(agreed.master_host);
+  return {};
 }
 
 Socket take_listener(const JobAddress& address) {
@@ -194,6 +210,7 @@ std::unique_ptr<JoinedJob> join_job(const JobAddress& given) {
   if (given.size == 1) return std::make_unique<SoloJob>(given);
 
   JobAddress address = given;
+  std::optional<HostToken> agreed = agree_on_token(address);
   if (address.machine.empty()) address.machine = network::machine_identity();
   std::string host = network::host_name();
   std::unique_ptr<JobServer> server;
@@ -217,6 +234,7 @@ std::unique_ptr<JoinedJob> join_job(const JobAddress& given) {
   }
   auto job = std::make_unique<MemberJob>(address, std::move(host), std::move(connection), std::move(server), std::move(leader));
   job->wait_until_joined();
+  if (agreed && address.rank == 0) agreed->remove();
   if (joined) {
     const auto rank = static_cast<std::int32_t>(address.rank);
     if (write(joined.fd(), &rank, sizeof rank) < 0) job->check();  // a launcher that is gone takes its ranks with it

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "consist/job.h"
+#include "core/job/agreed_token.h"
 
 namespace consist {
 
@@ -18,14 +19,17 @@ struct JobAddress {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  std::string master_host = "127.0.0.1";  ///< name or address of rank 0's host; rank 0 listens on loopback only if it is loopback
+  /// Name or address of rank 0's host; rank 0 listens on loopback only if it is loopback. Empty: rank 0 tells it by the channel.
+  std::string master_host = "127.0.0.1";
   std::uint16_t master_port = 0;
   int listen_fd = -1;  ///< rank 0 only: a listening socket made by the launcher, owned by the job from now on; -1: none
   int joined_fd = -1;  ///< a pipe of the launcher's, owned by the job from now on: this rank's number is written to it (int32)
                        ///< once all ranks have joined, from when on the others notice its death; -1: none
   int generation = 0;  ///< Job::generation()
   std::string machine;  ///< equal for ranks that reach one another by loopback; empty: this machine's network::machine_identity()
-  std::string token;   ///< at least min_token_characters, unless size is 1
+  std::string token;    ///< at least min_token_characters, unless size is 1 or there is a channel
+  TokenChannel channel = TokenChannel::none;        ///< by which ranks agree on a token, and on master_host, if these are empty
+  std::string start;                                ///< TokenChannel::host: as HostToken takes it
   std::chrono::milliseconds timeout{60'000};        ///< Job::timeout()
   std::chrono::milliseconds join_timeout{};         ///< for joining; 0: as long as `timeout`
   std::chrono::milliseconds join_progress{15'000};  ///< how often a rank that waits for others to join logs it

@@ -111,6 +111,35 @@ TEST(Environment, TheTokenIsRequiredAndNeverQuoted) {
   EXPECT_EQ(both.find(token), std::string::npos);
 }
 
+TEST(Environment, WithoutATokenTheErrorSaysTheLaunchersCommand) {
+  EXPECT_THAT(complaint(without(torchrun, "CONSIST_JOB_TOKEN")),
+              AllOf(HasSubstr("openssl rand -hex 16"), HasSubstr("CONSIST_JOB_TOKEN=THAT_TEXT torchrun")));
+  const Table slurm{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NODELIST", "node[1-2]"}};
+  EXPECT_THAT(complaint(slurm), AllOf(HasSubstr("export CONSIST_JOB_TOKEN=$(openssl rand -hex 16)"), HasSubstr("srun")));
+  const Table mpi{{"OMPI_COMM_WORLD_RANK", "0"},
+                  {"OMPI_COMM_WORLD_SIZE", "2"},
+                  {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                  {"MASTER_ADDR", "node07"}};
+  EXPECT_THAT(complaint(mpi), HasSubstr("mpirun -x CONSIST_JOB_TOKEN"));
+  EXPECT_THAT(complaint({{"JOB_COMPLETION_INDEX", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}}), HasSubstr("secretKeyRef"));
+}
+
+TEST(Environment, RanksOfOneHostAgreeOnAToken) {
+  Table one_host = without(torchrun, "CONSIST_JOB_TOKEN");
+  one_host["WORLD_SIZE"] = "4";
+  one_host["RANK"] = "1";
+  const JobAddress second = read_address(one_host);
+  EXPECT_EQ(second.token, "");
+  EXPECT_EQ(second.channel, TokenChannel::host);
+  one_host["RANK"] = one_host["LOCAL_RANK"] = "0";
+  EXPECT_EQ(read_address(one_host).start, second.start) << "equal on all ranks";
+  one_host["TORCHELASTIC_RUN_ID"] = "another";
+  EXPECT_NE(read_address(one_host).start, second.start);
+  one_host["CONSIST_JOB_TOKEN"] = token;
+  EXPECT_EQ(read_address(one_host).channel, TokenChannel::none);
+}
+
 TEST(Environment, TheTokenMayBeInAFile) {
   const auto path = std::filesystem::temp_directory_path() / ("consist_token_" + std::to_string(getpid()));
   std::ofstream(path) << token << "\n";
