@@ -3,7 +3,7 @@
 set -euo pipefail
 folder=$1 name=$2 address=$3
 
-mkdir -p "$folder/spool.$name"
+mkdir -p "$folder/spool.$name" "$folder/tmp.$name"
 export SLURM_CONF=$folder/etc/slurm.conf
 # shellcheck disable=SC2016
 unshare --net --uts bash -c '
