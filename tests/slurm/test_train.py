@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import stat
-import time
 from pathlib import Path
 from typing import List
 
@@ -110,7 +109,6 @@ def test_a_job_that_others_cancel_is_said_to_be(slurm: Slurm, program: str, tmp_
 def test_a_node_that_vanishes_is_named(slurm: Slurm, program: str, tmp_path: Path, shared: Path) -> None:
     run = slurm.start([program, "train", "--on", "slurm", *LONG, "--archive", "run.h5", "--timeout", 5], tmp_path)
     number = running(slurm, shared / "train-1" / "run.h5")
-    lost = time.monotonic()
     slurm.lose_node("node3")
     try:
         output, errors = run.communicate(timeout=60)
@@ -118,7 +116,6 @@ def test_a_node_that_vanishes_is_named(slurm: Slurm, program: str, tmp_path: Pat
         assert re.search(rf"^consist: job {number} lost a node: node3 \(Not responding\)", errors, re.M), errors
         assert re.search(r"rank 2 .*node3", errors), "the ranks notice it, too"
         assert losses_of(tmp_path / "run.h5"), "what was trained is kept"
-        assert time.monotonic() - lost < 40
     finally:
         slurm.start_node("node3")
 
