@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 
-FENCED = re.compile(r"^\s*(?:\$ )?((?:[A-Z_]+=\S+ |srun [^|]*?|mpirun [^|]*?)*)consist (?P<words>[a-z].*)$")
+FENCED = re.compile(r"^\s*(?:\$ )?((?:[A-Z_]+=\S+ |srun [^|]*?|mpirun [^|]*?)*)consist (?P<words>[a-z][\w-]*(?:\s.*)?)$")
 BACKQUOTED = re.compile(r"`consist ([a-z][^`]*)`")
 PLACEHOLDER = re.compile(r"(?<![\w-])(?:[A-Z]{1,}|NAME|FILE)(?:\.\w+)?(?![\w=])|<|…")
 SECONDS = 120
@@ -226,6 +226,8 @@ class Tester:
         return words + (["--ranks", ranks] if ranks and option(words, "--ranks") is None else [])
 
     def options_exist(self, words):
+        if "--" in words:  # consist launch OPTIONS -- COMMAND
+            return self.options_exist(words[:words.index("--")]) or self.options_exist(words[words.index("--") + 1:])
         names = [word.split("=")[0] for word in words if word.startswith("--") and "." not in word and word != "--help"]
         command = " ".join(words[:2]) if words[0] == "bench" else words[0]
         status, page = self.run(["man"] + command.split())
