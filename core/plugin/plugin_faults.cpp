@@ -22,6 +22,8 @@ constexpr int exit_status = 1;
 
 std::atomic<bool> in_command{false};
 std::atomic<bool> ending{false};
+std::atomic<pid_t> last_words_by{0};  ///< the thread that says why the process ends, and closes the archive
+struct sigaction crash_action {};
 
 // --- Crashes. Async-signal-safe but for dladdr(), which a process that crashes may ask.
 
@@ -63,6 +65,11 @@ const char* file_of(const void* context) noexcept {
 
 /// Names the call that the thread is in; in a thread without one, such as a device's, the file whose code it was.
 void on_crash(int signal, siginfo_t* info, void* context) {
+  // Within exit() libraries may have freed what other threads still compute with. Those wait here for the end.
+  if (const pid_t by = last_words_by; by != 0 && by != gettid()) {
+    sigaction(signal, &crash_action, nullptr);
+    for (;;) pause();
+  }
   if (!ending.exchange(true)) {
     const PluginCall* call = PluginCall::current();
     const char* const file = call != nullptr ? call->plugin().file.c_str() : file_of(context);
@@ -106,6 +113,7 @@ void act(const std::string& message) {
 }
 
 [[noreturn]] void end_by(const std::string& message) {
+  last_words_by = gettid();
   say(("consist: " + message + "\n").c_str());
   act(message);
   std::fflush(nullptr);
@@ -138,11 +146,10 @@ void report_plugin_faults() {
   alternate.ss_sp = stack.data();
   alternate.ss_size = stack.size();
   sigaltstack(&alternate, nullptr);
-  struct sigaction how {};
-  how.sa_sigaction = on_crash;
-  how.sa_flags = static_cast<int>(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND);
-  sigemptyset(&how.sa_mask);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(signal, &how, nullptr);
+  crash_action.sa_sigaction = on_crash;
+  crash_action.sa_flags = static_cast<int>(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND);
+  sigemptyset(&crash_action.sa_mask);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(signal, &crash_action, nullptr);
 #endif
 }
 
@@ -156,6 +163,10 @@ void on_plugin_fault(std::function<void(const std::string&)> then) {
   if (then) std::atexit(on_exit);
   const std::lock_guard lock(action_mutex);
   action = std::move(then);
+}
+
+void libraries_are_in_use() {
+  std::atexit(on_exit);
 }
 
 void end_after_hang(const PluginIdentity& plugin, const char* function, std::chrono::nanoseconds taken, bool stopping) {

@@ -22,6 +22,9 @@ CONSIST_API void command_finished() noexcept;
 /// others go on. One at a time; an empty function takes it back.
 CONSIST_API void on_plugin_fault(std::function<void(const std::string& message)> action);
 
+/// The run has used the libraries that it uses: an exit() by a plugin is dealt with before they free what threads compute with.
+CONSIST_API void libraries_are_in_use();
+
 /// Reports that a call has not returned for `taken` and ends the process with status 1. `stopping`: because of
 /// plugins_must_hurry(). Called by the watchdog.
 [[noreturn]] void end_after_hang(const PluginIdentity& plugin, const char* function, std::chrono::nanoseconds taken,

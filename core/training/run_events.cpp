@@ -7,6 +7,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
+#include "core/plugin/plugin_faults.h"
 #include "core/passes/room_for_rows.h"
 #include "core/record/step_trace.h"
 
@@ -50,6 +51,7 @@ void RunEvents::begins(Activity activity, std::int64_t step, std::int64_t round)
 }
 
 void RunEvents::step_finished(const StepReport& report) {
+  if (result.steps == 0) libraries_are_in_use();
   if (board_ != nullptr && job_.local_rank() == 0) board_->end_step(report.step);
   if (result.steps == 0) started(seconds_since_start() - report.seconds);
   ++result.steps;
