@@ -20,7 +20,7 @@ constexpr struct {
     {"efa",
      [](const Facts& facts) {
        return static_cast<int>(
-           std::count_if(facts.rdma.begin(), facts.rdma.end(), [](const RdmaDevice& device) { return device.is_efa(); }));
+           std::count_if(facts.rdma.begin(), facts.rdma.end(), [](const RdmaDevice& device) { return device.is_of("efa"); }));
      },
      "look at the instance's interfaces, and at what the container is given (Kubernetes: vpc.amazonaws.com/efa)"},
     {"rdma",

@@ -20,7 +20,7 @@ int Facts::ranks_here() const {
 }
 
 bool Facts::has_efa() const {
-  return std::any_of(rdma.begin(), rdma.end(), [](const RdmaDevice& device) { return device.is_efa(); });
+  return std::any_of(rdma.begin(), rdma.end(), [](const RdmaDevice& device) { return device.is_of("efa"); });
 }
 
 bool was_too_slow(const PluginState& plugin) {

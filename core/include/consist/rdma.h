@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "consist/export.h"
@@ -20,10 +21,11 @@ struct RdmaPort {
 
 struct RdmaDevice {
   std::string name;    ///< "mlx5_0"
-  std::string driver;  ///< "mlx5_core", "efa"; empty: not known
+  std::string driver;  ///< "mlx5_core"; empty: not known
   std::vector<RdmaPort> ports;
-  /// The system may have renamed it: "rdmap0s6".
-  bool is_efa() const { return driver == "efa" || name.starts_with("efa"); }
+  /// True if it is a device of that driver: as the kernel says, or by a name that begins with the driver's. The system may have
+  /// renamed it ("rdmap0s6").
+  bool is_of(std::string_view of) const { return driver == of || name.starts_with(of); }
 };
 
 inline const std::filesystem::path rdma_folder = "/sys/class/infiniband";

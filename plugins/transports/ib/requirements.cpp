@@ -101,7 +101,7 @@ Choice choose_ports(const std::string& wanted, const char* environment, const Pl
   std::vector<RdmaDevice> devices;
   Lines others;
   for (RdmaDevice& device : rdma_devices(places.devices)) {
-    if (device.is_efa())
+    if (device.is_of("efa"))
       others.push_back(device.name);
     else
       devices.push_back(std::move(device));
