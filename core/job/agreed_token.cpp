@@ -1,22 +1,21 @@
 #include "core/job/agreed_token.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/handshake.h"
 #include "core/base/sha256.h"
+#include "core/base/system_error.h"
+#include "core/base/write_text.h"
 
 namespace consist {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t token_bytes = 32;
 
 SystemError unusable(const fs::path& place, const std::string& why) {
   return SystemError("the job's ranks cannot agree on a token by " + place.string() + ": " + why +
@@ -25,9 +24,9 @@ SystemError unusable(const fs::path& place, const std::string& why) {
 
 /// Makes sure that the folder is there and the user's alone.
 void claim(const fs::path& folder) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw unusable(folder, std::strerror(errno));
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw unusable(folder, system_error_text(errno));
   struct stat found {};
-  if (lstat(folder.c_str(), &found) != 0) throw unusable(folder, std::strerror(errno));
+  if (lstat(folder.c_str(), &found) != 0) throw unusable(folder, system_error_text(errno));
   if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 077U) != 0)
     throw unusable(folder, "it must be a folder of this user that nobody else may open");
 }
@@ -35,19 +34,23 @@ void claim(const fs::path& folder) {
 /// Writes a new token to a file of this process's own, and gives it the name unless another rank has been first.
 void offer(const fs::path& file) {
   const fs::path own = file.string() + "." + network::random_hex(8);
-  const int handle = open(own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (handle < 0) throw unusable(own, std::strerror(errno));
-  const std::string token = network::random_hex(token_bytes);
-  const bool written = write(handle, token.data(), token.size()) == static_cast<ssize_t>(token.size());
+  try {
+    write_secret(own, new_token());
+  } catch (const SystemError& error) {
+    throw unusable(file, error.what());
+  }
+  const bool named = link(own.c_str(), file.c_str()) == 0 || errno == EEXIST;
   const int problem = errno;
-  close(handle);
-  const bool named = written && (link(own.c_str(), file.c_str()) == 0 || errno == EEXIST);
-  const int link_problem = errno;
   unlink(own.c_str());
-  if (!named) throw unusable(file, std::strerror(written ? link_problem : problem));
+  if (!named) throw unusable(file, system_error_text(problem));
 }
 
 }  // namespace
+
+std::string new_token() {
+  constexpr std::size_t bytes = 32;
+  return network::random_hex(bytes);
+}
 
 fs::path HostToken::default_parent() {
   std::error_code error;

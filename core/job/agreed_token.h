@@ -8,6 +8,9 @@
 
 namespace consist {
 
+/// A new secret of a job.
+std::string new_token();
+
 enum class TokenChannel : std::uint8_t {
   none,  ///< the token is set, or there is no such channel
   host,  ///< all ranks are on one host: a file that only the user can read

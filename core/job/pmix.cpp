@@ -20,7 +20,6 @@
 namespace consist {
 namespace {
 
-constexpr std::size_t token_bytes = 32;
 constexpr const char* key = "consist.job";
 constexpr std::uint8_t to_all = 3;        // PMIX_GLOBAL
 constexpr std::uint16_t type_string = 3;  // PMIX_STRING
@@ -80,7 +79,7 @@ std::string exchange() {
   Process self{};
   check(pmix.init(&self, nullptr, 0), "PMIx_Init");
   if (self.rank == 0) {
-    std::string text = network::random_hex(token_bytes) + " " + network::host_name();
+    std::string text = new_token() + " " + network::host_name();
     Value value{type_string, {text.data()}};
     check(pmix.put(to_all, key, &value), "PMIx_Put");
     check(pmix.commit(), "PMIx_Commit");

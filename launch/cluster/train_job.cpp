@@ -1,27 +1,19 @@
 #include "launch/cluster/train_job.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 
 #include "consist/error.h"
 #include "consist/files.h"
-#include "consist/handshake.h"
 #include "core/base/number.h"
-#include "core/base/system_error.h"
 #include "core/base/write_text.h"
+#include "core/job/agreed_token.h"
 #include "launch/cli/run_options.h"
 
 namespace consist::launch {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t token_bytes = 32;
 
 /// The number of the next job of that kind: one more than the largest that has a folder.
 int next_number(const std::string& folder, const std::string& kind) {
@@ -43,16 +35,6 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
   return !within.empty() && *within.begin() != "..";
 }
 
-/// A file that others may not read, on the disk before the call returns.
-void write_secret(const std::string& path, const std::string& text) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (file < 0) throw SystemError("cannot make " + path + ": " + system_error_text(errno));
-  const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
-  const int error = errno;
-  close(file);
-  if (!written) throw SystemError("cannot write " + path + ": " + system_error_text(error));
-}
-
 void copy_whole(const std::string& from, const std::string& to) {
   AtomicFile file(to);
   std::error_code error;
@@ -71,7 +53,7 @@ bool write_train_job(const SlurmSettings& settings, const TrainJob& job) {
     throw SystemError("cannot make the folder " + job.batch.folder + ": " + error.message());
   }
   try {
-    write_secret(job.batch.folder + "/" + job_files::token, network::random_hex(token_bytes));
+    write_secret(job.batch.folder + "/" + job_files::token, new_token());
     write_text(job.batch.folder + "/" + job_files::config, job.config);
     write_text(job.batch.folder + "/" + job_files::script, job.script);
     if (job.goes_on && fs::exists(job.archive_here)) copy_whole(job.archive_here, job.archive);

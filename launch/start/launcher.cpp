@@ -13,6 +13,7 @@
 #include "consist/socket.h"
 #include "consist/text.h"
 #include "core/base/sha256.h"
+#include "core/job/agreed_token.h"
 #include "core/job/rank_board.h"
 #include "launch/cli/exit_status.h"
 #include "launch/start/generation.h"
@@ -24,7 +25,6 @@ namespace consist::launch {
 namespace {
 
 constexpr int max_ranks = 1024;
-constexpr std::size_t token_bytes = 32;
 
 /// Starts generation after generation.
 class Launcher {
@@ -53,7 +53,7 @@ class Launcher {
  private:
   LocalJob local_job() const {
     return {.ranks = ranks_,
-            .token = network::random_hex(token_bytes),
+            .token = new_token(),
             .generation = number_,
             .board = board_ ? board_->fd() : -1,
             .snapshots = snapshots_ ? snapshots_->path() : ""};
