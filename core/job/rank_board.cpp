@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/base/monotonic_ns.h"
 #include "core/base/system_error.h"
 
 namespace consist {
@@ -22,13 +22,6 @@ namespace {
 
 constexpr std::uint64_t board_mark = 0x636f6e7369737431;  // "consist1"
 constexpr std::size_t most_reasons = 16, most_why = 500, remembered_steps = 4096;
-
-/// Nanoseconds of a clock that all processes of a machine share.
-std::int64_t board_now() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 }  // namespace
 
@@ -65,7 +58,7 @@ struct RankBoard::Content {
 
   std::uint64_t mark = board_mark;
   int ranks = 0;
-  std::int64_t made = board_now();
+  std::int64_t made = monotonic_ns();
   std::atomic<bool> observed{false}, archived{false};
   std::atomic<std::uint64_t> reasons{0}, taken{0};
   std::array<Reason, most_reasons> reason{};
@@ -130,7 +123,7 @@ void RankBoard::end(int rank, int blamed, std::string_view why) noexcept {
 
 void RankBoard::end_step(std::int64_t step) noexcept {
   Content::StepEnd& end = content_->ends[static_cast<std::size_t>(step) % remembered_steps];
-  end.at = board_now();
+  end.at = monotonic_ns();
   end.step = step;
 }
 
@@ -138,7 +131,7 @@ std::optional<double> RankBoard::seconds_since_step(std::int64_t step) const noe
   const Content::StepEnd& end = content_->ends[static_cast<std::size_t>(step) % remembered_steps];
   const std::int64_t at = step == 0 ? content_->made : end.at.load();
   if (step != 0 && end.step.load() != step) return std::nullopt;
-  return static_cast<double>(board_now() - at) * 1e-9;
+  return static_cast<double>(monotonic_ns() - at) * 1e-9;
 }
 
 void RankBoard::set_observed() noexcept {

@@ -7,6 +7,7 @@
 
 #include "consist/socket.h"
 #include "launch/cli/exit_status.h"
+#include "launch/start/stop_signals.h"
 
 namespace consist::launch {
 namespace {
@@ -18,8 +19,6 @@ constexpr milliseconds time_after_sigterm{5000};
 constexpr milliseconds time_to_fail_alike{300};
 // Ranks that are replaced have nothing to save: they may say what they found, and close the archive.
 constexpr milliseconds time_before_replacement{2000};
-// A terminal, a shell and a parent may each pass on the same wish.
-constexpr milliseconds same_wish{500};
 
 }  // namespace
 

@@ -1,27 +1,23 @@
 #include "launch/start/noted_signals.h"
 
 #include <signal.h>
-#include <time.h>
 
 #include <cstdint>
 #include <cstring>
 
+#include "core/base/monotonic_ns.h"
 #include "launch/start/stop_signals.h"
 
 namespace consist::launch {
 namespace {
 
-constexpr std::int64_t one_wish_ns = 500'000'000;
-
 NotedSignals noted;
 std::atomic<std::int64_t> last_wish_ns{0};
 
 extern "C" void note_signal(int signal) {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  const std::int64_t now_ns = std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-  if (noted.number == 0 || now_ns - last_wish_ns > one_wish_ns) ++noted.wishes;
-  last_wish_ns = now_ns;
+  const std::int64_t now = monotonic_ns();
+  if (noted.number == 0 || std::chrono::nanoseconds(now - last_wish_ns) > same_wish) ++noted.wishes;
+  last_wish_ns = now;
   noted.number = signal;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <string>
 
 #include "consist/error.h"
+#include "core/base/monotonic_ns.h"
 #include "core/base/system_error.h"
 #include "core/plugin/plugin_faults.h"
 #include "launch/cli/exit_status.h"
@@ -21,28 +21,20 @@
 namespace consist::launch {
 namespace {
 
-constexpr std::int64_t same_wish_ns = 500'000'000;
-
 // Variables of the signal handler: lock-free, and alive as long as the process.
 StopRequest stop;
 std::atomic<std::int64_t> first_signal_ns{0};
 std::atomic<int> wake_fd{-1};
 
-std::int64_t now_ns() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 extern "C" void on_signal(int signal) {
   const int error = errno;
-  const std::int64_t now = now_ns();
+  const std::int64_t now = monotonic_ns();
   if (stop.request()) {
     first_signal_ns = now;
     const auto number = static_cast<unsigned char>(signal);
     const int fd = wake_fd.load();
     if (fd >= 0 && write(fd, &number, 1) != 1) _exit(128 + signal);
-  } else if (signal != SIGHUP && now - first_signal_ns.load() > same_wish_ns) {
+  } else if (signal != SIGHUP && std::chrono::nanoseconds(now - first_signal_ns.load()) > same_wish) {
     _exit(128 + signal);
   }
   errno = error;

@@ -1,6 +1,7 @@
 // Signals that ask a run to end.
 #pragma once
 
+#include <chrono>
 #include <mutex>
 #include <thread>
 
@@ -9,6 +10,9 @@
 #include "core/training/stop_request.h"
 
 namespace consist::launch {
+
+/// Signals that come within this time of one another are one wish: a terminal, a shell and a launcher may each pass it on.
+inline constexpr std::chrono::milliseconds same_wish{500};
 
 /// True if SIGHUP was ignored when the program was started, as `nohup` does it: then it stays ignored.
 bool hangup_is_ignored() noexcept;
