@@ -51,9 +51,11 @@ void RunEvents::begins(Activity activity, std::int64_t step, std::int64_t round)
 }
 
 void RunEvents::step_finished(const StepReport& report) {
-  if (result.steps == 0) libraries_are_in_use();
   if (board_ != nullptr && job_.local_rank() == 0) board_->end_step(report.step);
-  if (result.steps == 0) started(seconds_since_start() - report.seconds);
+  if (result.steps == 0) {
+    libraries_are_in_use();
+    started(seconds_since_start() - report.seconds);
+  }
   ++result.steps;
   result.final_loss = report.loss;
   seconds_.push_back(report.seconds);
