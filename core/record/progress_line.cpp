@@ -10,10 +10,10 @@
 
 namespace consist {
 
-int terminal_columns() {
-  if (isatty(STDERR_FILENO) != 1) return 0;
+int terminal_columns(int descriptor) {
+  if (isatty(descriptor) != 1) return 0;
   winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const bool known = ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : 80;
 }
 

@@ -1,6 +1,8 @@
 // Progress for people: one line that is redrawn on a terminal, plain lines otherwise.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -10,8 +12,8 @@
 
 namespace consist {
 
-/// Columns of the terminal that standard error writes to; 0 if that is no terminal, 80 if the terminal does not say.
-CONSIST_API int terminal_columns();
+/// Columns of the terminal that the descriptor writes to; 0 if that is no terminal, 80 if the terminal does not say.
+CONSIST_API int terminal_columns(int descriptor = STDERR_FILENO);
 
 /// `text` cut to what one line of `columns` shows without wrapping, by whole characters; all of it if `columns` is 0.
 CONSIST_API std::string fit_line(const std::string& text, int columns);
