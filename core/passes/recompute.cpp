@@ -113,19 +113,44 @@ class Recomputer {
   /// The tensor that a reader in backward gets in place of forward's `id`.
   TensorId value_for(TensorId id, std::int16_t layer) {
     if (!is_repeated(id, layer)) return id;
-    if (copy_[index(id)] == no_tensor) repeat(maker(id));
+    if (copy_[index(id)] == no_tensor) {
+      for (const std::size_t n : missing_for(maker(id))) repeat(n);
+    }
     return copy_[index(id)];
+  }
+
+  /// The instructions that must be repeated for `n`, and `n`, in the order of forward: linears that stand together there do so
+  /// again, where pack_linears() finds them.
+  std::set<std::size_t> missing_for(std::size_t n) const {
+    std::set<std::size_t> missing{n};
+    for (std::vector<std::size_t> open{n}; !open.empty();) {
+      const std::size_t reader = open.back();
+      open.pop_back();
+      for (const TensorId input : inputs_of_repeated(reader)) {
+        if (!is_repeated(input, forward_[reader].tag.layer) || copy_[index(input)] != no_tensor) continue;
+        if (missing.insert(maker(input)).second) open.push_back(maker(input));
+      }
+    }
+    return missing;
+  }
+
+  /// What forward's instruction `n` reads when it is repeated: where its sum is kept, that in place of the summands.
+  std::vector<TensorId> inputs_of_repeated(std::size_t n) const {
+    std::vector<TensorId> inputs = forward_[n].inputs;
+    if (!sum_kept_[n]) return inputs;
+    const ResidualSum of = *forward_[n].op->residual_sum();
+    inputs[static_cast<std::size_t>(of.x)] = sum_of(forward_[n]);
+    inputs[static_cast<std::size_t>(of.residual)] = no_tensor;
+    return inputs;
   }
 
   void repeat(std::size_t n) {
     Instruction again = forward_[n];
-    if (sum_kept_[n]) {
-      const ResidualSum of = *again.op->residual_sum();
-      TensorId& sum = again.outputs[static_cast<std::size_t>(of.sum)];
-      again.inputs[static_cast<std::size_t>(of.x)] = sum;
-      again.inputs[static_cast<std::size_t>(of.residual)] = sum = no_tensor;
+    again.inputs = inputs_of_repeated(n);
+    if (sum_kept_[n]) again.outputs[static_cast<std::size_t>(again.op->residual_sum()->sum)] = no_tensor;
+    for (TensorId& input : again.inputs) {
+      if (is_repeated(input, again.tag.layer)) input = copy_[index(input)];
     }
-    for (TensorId& input : again.inputs) input = value_for(input, again.tag.layer);
     again.tag.phase = Phase::backward;
     again.tag.inserted_by = recompute_name;
     for (TensorId& output : again.outputs) {
