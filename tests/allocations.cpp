@@ -68,26 +68,32 @@ std::int64_t allocations_except(const std::vector<pid_t>& threads) {
   return sum;
 }
 
-bool tolerate_allocations_of(const char* name) {
-  if (!knows_callers) return false;
-  return dl_iterate_phdr(
-             [](dl_phdr_info* info, std::size_t, void* wanted) {
-               const char* slash = std::strrchr(info->dlpi_name, '/');
-               const char* file = slash == nullptr ? info->dlpi_name : slash + 1;
-               const auto* prefix = static_cast<const char*>(wanted);
-               if (std::strncmp(file, prefix, std::strlen(prefix)) != 0) return 0;
-               std::uintptr_t begin = UINTPTR_MAX, end = 0;
-               for (int i = 0; i < info->dlpi_phnum; ++i) {
-                 const ElfW(Phdr)& segment = info->dlpi_phdr[i];
-                 if (segment.p_type != PT_LOAD) continue;
-                 begin = std::min<std::uintptr_t>(begin, info->dlpi_addr + segment.p_vaddr);
-                 end = std::max<std::uintptr_t>(end, info->dlpi_addr + segment.p_vaddr + segment.p_memsz);
-               }
-               library_begin = begin;
-               library_end = end;
-               return 1;
-             },
-             const_cast<char*>(name)) != 0;
+std::string tolerate_allocations_of(const char* name) {
+  if (!knows_callers) return {};
+  struct Search {
+    const char* name;
+    std::string path;
+  } search{name, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        const char* slash = std::strrchr(info->dlpi_name, '/');
+        const char* file = slash == nullptr ? info->dlpi_name : slash + 1;
+        if (std::strncmp(file, wanted.name, std::strlen(wanted.name)) != 0) return 0;
+        std::uintptr_t begin = UINTPTR_MAX, end = 0;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+          if (segment.p_type != PT_LOAD) continue;
+          begin = std::min<std::uintptr_t>(begin, info->dlpi_addr + segment.p_vaddr);
+          end = std::max<std::uintptr_t>(end, info->dlpi_addr + segment.p_vaddr + segment.p_memsz);
+        }
+        library_begin = begin;
+        library_end = end;
+        wanted.path = info->dlpi_name;
+        return 1;
+      },
+      &search);
+  return search.path;
 }
 
 Tolerated tolerated_allocations() {

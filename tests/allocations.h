@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace consist::test {
@@ -15,9 +16,9 @@ std::int64_t allocations();
 /// The same without what these threads (by gettid) have done.
 std::int64_t allocations_except(const std::vector<pid_t>& threads);
 
-/// From now on, what a loaded library whose file's name starts with `name` allocates itself is counted apart, as tolerated. False
-/// if no such library is loaded, or if callers cannot be told (under a sanitizer).
-bool tolerate_allocations_of(const char* name);
+/// From now on, what a loaded library whose file's name starts with `name` allocates itself is counted apart, as tolerated.
+/// Returns its path: empty if no such library is loaded, or if callers cannot be told (under a sanitizer).
+std::string tolerate_allocations_of(const char* name);
 struct Tolerated {
   std::int64_t count = 0;
   std::int64_t largest_bytes = 0;  ///< since forget_largest()

@@ -1,5 +1,6 @@
 // Promises of planned memory and static shapes: the plan is what the device holds, and a step allocates nothing and waits for
 // nothing.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,6 +72,20 @@ class AllocationMarks final : public TrainerEvents {
   std::vector<pid_t> others_;  // threads that are left out
 };
 
+/// The most bytes that oneDNN may allocate at once in a step. Its products by AVX-512 make lists of a few nodes, which execute()
+/// leaves no way around, and no buffers. Below AVX-512 they are those of its older GEMM, which takes four pages of work space for
+/// each thread whatever it is given for that, and a buffer for operands where these are larger than any here
+/// (plugins/devices/cpu/README.md).
+std::int64_t most_bytes_of_onednn(const std::string& library) {
+  void* const handle = dlopen(library.c_str(), RTLD_NOLOAD | RTLD_LAZY);
+  if (handle == nullptr) throw SystemError("oneDNN (" + library + ") is not loaded");
+  const auto isa = reinterpret_cast<int (*)()>(dlsym(handle, "dnnl_get_effective_cpu_isa"));
+  dlclose(handle);
+  if (isa == nullptr) throw SystemError(library + " has no dnnl_get_effective_cpu_isa()");
+  constexpr int avx512_core = 0x20;  // the bit of dnnl_cpu_isa_avx512_core and of all above it, and of none below
+  return (isa() & avx512_core) != 0 ? 1024 : 5 * 4096;
+}
+
 class StepOf : public ::testing::TestWithParam<Configuration> {};
 
 TEST_P(StepOf, UsesExactlyThePlannedMemory) {
@@ -105,7 +120,7 @@ TEST_P(StepOf, AllocatesNothingAndDoesNotWaitForTheHost) {
         state->allocate(false);
         state->initialize(1);
         AllocationMarks events(config.steps, job_threads);
-        const bool tolerated = test::tolerate_allocations_of("libdnnl");
+        const std::string tolerated = test::tolerate_allocations_of("libdnnl");
         const DeviceCounters before = rank.device->counters();
         const std::int64_t runs_before = rank.seen->runs;
         train(*state, *rank.dataset, *rank.layout, rank.rank, rank.settings(), events);
@@ -122,11 +137,10 @@ TEST_P(StepOf, AllocatesNothingAndDoesNotWaitForTheHost) {
         const std::size_t last = events.marks.size() - 1;
         EXPECT_GT(events.marks[first], 0) << "allocations are not counted: the test shows nothing";
         if (config.evaluate_every > 0) return;  // between its steps lie evaluations
-        if (!tolerated) GTEST_SKIP() << "who allocates cannot be told here";
+        if (tolerated.empty()) GTEST_SKIP() << "who allocates cannot be told here";
         EXPECT_EQ(events.marks[last], events.marks[first]);
-        // oneDNN's execute() makes lists of a few nodes, which its interface leaves no way around. It makes no buffers.
         EXPECT_GT(test::tolerated_allocations().count, 0);
-        EXPECT_LE(events.largest_tolerated, 1024);
+        EXPECT_LE(events.largest_tolerated, most_bytes_of_onednn(tolerated));
       },
       &job_threads);
   if (config.ranks > 1) {
