@@ -13,14 +13,15 @@
 #include "core/compile/pass_manager.h"
 #include "core/compile/reduced_step.h"
 #include "core/compile/with_cache.h"
-#include "core/passes/expert_choices.h"
+#include "core/experts/expert_choices.h"
+#include "core/experts/force_routes.h"
+#include "core/experts/room_for_rows.h"
 #include "core/passes/fuse_amax.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/hoist_step_invariants.h"
 #include "core/passes/keep_layers.h"
 #include "core/passes/pack_linears.h"
 #include "core/passes/record_amaxes.h"
-#include "core/passes/room_for_rows.h"
 #include "core/passes/unroll_micro_batches.h"
 #include "core/program/verifier.h"
 
@@ -162,6 +163,9 @@ class Passes {
           program.micro_batches = request_.accumulation;  // of the step that is partitioned; an evaluation's parts are the same
         },
         check_unplaced);
+    if (request_.expert_shares)
+      add(
+          "force_routes", [this](Program& program) { force_routes(program, request_.expert_shares); }, check_unplaced);
     each(
         "partition", [](const ParallelStrategy& strategy, Program& program, AxisSet axes) { strategy.partition(program, axes); },
         check_unplaced, layout_.partition_order);

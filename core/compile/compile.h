@@ -13,6 +13,7 @@
 #include "consist/strategy.h"
 #include "core/compile/layout.h"
 #include "core/compile/pass_manager.h"
+#include "core/experts/force_routes.h"
 #include "core/passes/freeze.h"
 #include "core/passes/offload_activations.h"
 #include "core/passes/optimizer.h"
@@ -36,8 +37,9 @@ struct CompileRequest {
   OffloadRequest offload;
   FreezeRequest freeze;
   std::vector<Field> fields;  ///< of the dataset (Dataset::fields())
-  double room = 1;  ///< for rows of tokens at experts, as a multiple of what strategies ask for (core/passes/room_for_rows.h)
+  double room = 1;  ///< for rows of tokens at experts, as a multiple of what strategies ask for (core/experts/room_for_rows.h)
   bool pack_linears = false;  ///< see core/passes/pack_linears.h
+  SharesOfRouter expert_shares = nullptr;  ///< to which tokens are forced (core/experts/force_routes.h); null: routers choose
   const Optimizer* optimizer = &default_optimizer();
   std::string optimizer_name = "the optimizer";
   OptimizerSettings optimizer_settings;

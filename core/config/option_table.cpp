@@ -169,10 +169,8 @@ constexpr RunOption table[] = {
     row<&C::steps>({"steps", integer, "100", "optimizer steps", "1.."}, "N", training, data),
     optional(row<&C::epochs>({"epochs", integer, "0", "passes through the data, instead of --steps", "1..1000000"}, "N", training,
                              data)),
-    row<&C::global_batch>(
-        {"global-batch", integer, "0", "sequences per step of all ranks: sets the batch, or with --batch the accumulation",
-         "0..1000000000000"},
-        "N", training, program),
+    row<&C::global_batch>({"global-batch", integer, "0", "per step; sets batch or accumulation", "0..1000000000000"}, "N",
+                          training, program),
     row<&C::sequence>({"sequence", integer, "512", "tokens per sequence", "1..1000000000"}, "N", training, program),
     row<&C::batch>({"batch", integer, "4", "sequences per rank and micro-batch", "1..1000000000"}, "N", training, program),
     row<&C::accumulation>({"accumulation", integer, "1", "micro-batches per step", "1..65536"}, "N", training, program),
@@ -184,6 +182,7 @@ constexpr RunOption table[] = {
     row_of<set_recompute_layers, get_recompute_layers>(
         {"recompute-layers", text, "", "only in these layers, from 0", "", "recompute"}, "A-B", training, program),
     row_of<set_offload, get_offload>({"offload-activations", text, "none", "on the host: all, 0-15"}, "L", training, program),
+    row<&C::expert_load>({"expert-load", text, "natural", "shares: balanced, zipf:S, FILE"}, "L", training, program),
     row_of<set_freeze, get_freeze>({"freeze", text, "", "not trained, by name: *norm*,lm_head*"}, "PATTERNS", training, program,
                                    Sweep::pluses),
     row_of<set_train_only, get_train_only>({"train-only", text, "", "only these parameters are trained"}, "PATTERNS", training,

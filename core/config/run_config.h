@@ -26,6 +26,9 @@ struct StrategyChoice {
 /// The value of --transport that leaves the choice to core/plan/transports.h.
 inline constexpr const char* automatic_transport = "auto";
 
+/// The value of --expert-load that leaves routers alone.
+inline constexpr const char* natural_experts = "natural";
+
 struct RunConfig {
   std::string model;  ///< a preset or a Hugging Face folder
   std::vector<StrategyChoice> strategies{{"ddp", 0}};
@@ -52,6 +55,7 @@ struct RunConfig {
   OffloadRequest offload;  ///< --offload-activations
   FreezeRequest freeze;
   bool pack = true;  ///< linears that read the same are one product
+  std::string expert_load = natural_experts;  ///< as ExpertLoad::parse() takes it (core/plan/expert_load.h)
   std::int64_t steps = 100;
   std::int64_t epochs =
       0;  ///< passes through the dataset, from which steps follow once it is open (steps_of_epochs); 0: steps count

@@ -10,7 +10,10 @@ using reference::Value;
 using reference::Values;
 
 void route(Work& w) {
-  const Values made = reference::moe_route(w.in(0), w.attributes().integer("choices"), w.attributes().integer("normalize") != 0);
+  const Value ids = w.has(1) ? w.in(1) : Value{}, intervals = w.has(2) ? w.in(2) : Value{};
+  const reference::StatedLoad load{ids, intervals, w.attributes().integer_or("router", 0)};
+  const Values made = reference::moe_route(w.in(0), w.attributes().integer("choices"), w.attributes().integer("normalize") != 0,
+                                           w.has(1) ? &load : nullptr);
   for (std::size_t k = 0; k < 3; ++k) w.out(k, *made[k]);
 }
 void route_grad(Work& w) {

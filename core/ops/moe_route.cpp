@@ -1,6 +1,7 @@
 // moe_route: chooses the experts of each token (Shazeer et al., 2017) and makes statistics of the choices: the number of tokens
 // of each expert and its probability. count_choices: the choices of all routers in one tensor, a metric. balance_loss: the losses
 // that keep routers balanced, from those statistics (Fedus et al., 2022; Zoph et al., 2022, for the z-loss). Gradients of both.
+// Where a load is stated, a hash of each token's id chooses instead of the logits (Roller et al., 2021).
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -58,12 +59,21 @@ class Route final : public Router {
   bool gradient_reads_output(int output) const noexcept override { return output == 1; }
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = logits(in, attributes);
+    if (has(in, 1) || has(in, 2)) {
+      check_present(in, 1, {DType::i32, {x.shape[0], x.shape[1]}});
+      const Shape& intervals = present(in, 2).shape;
+      require(intervals.rank() == 3 && intervals[1] == 2 && intervals[2] == x.shape[2], "intervals must be [orders, 2, experts]");
+      check_present(in, 2, {DType::f32, intervals});
+      require(attributes.integer("router") >= 0, "attribute 'router' must not be negative");
+    }
     return {TensorType{DType::f32, chosen(x, attributes)}, TensorType{DType::i32, chosen(x, attributes)},
             statistics_of(x.shape[2])};
   }
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
     const Placement tokens = tokens_of(axis);
     axis.inputs[0] = tokens;
+    if (has(in, 1)) axis.inputs[1] = tokens;
+    if (has(in, 2)) axis.inputs[2] = Placement::replicate();
     axis.outputs = {tokens, tokens, summed_over_tokens(tokens)};
   }
   void differentiate(Differentiator& d, const Instruction& f) const override {

@@ -134,7 +134,7 @@ class Recomputer {
     return missing;
   }
 
-  /// What forward's instruction `n` reads when it is repeated: where its sum is kept, that in place of the summands.
+  /// The inputs of forward's instruction `n` when it is repeated: where its sum is kept, that in place of the summands.
   std::vector<TensorId> inputs_of_repeated(std::size_t n) const {
     std::vector<TensorId> inputs = forward_[n].inputs;
     if (!sum_kept_[n]) return inputs;

@@ -15,7 +15,7 @@
 #include "consist/op.h"
 #include "core/archive/reader.h"
 #include "core/base/number.h"
-#include "core/passes/room_for_rows.h"
+#include "core/experts/room_for_rows.h"
 
 namespace consist {
 namespace {
@@ -115,10 +115,12 @@ double capacity_of(const Program& program, const Instruction& i) {
 }  // namespace
 
 std::shared_ptr<const ExpertLoad> ExpertLoad::parse(const std::string& text) {
-  if (text.empty() || text == "balanced") return nullptr;
+  if (text == natural_experts) return nullptr;
   ExpertLoad load;
   load.text_ = text;
-  if (text.starts_with(zipf)) {
+  if (text == "balanced") {
+    load.exponent_ = 0;
+  } else if (text.starts_with(zipf)) {
     if (!parse_number(std::string_view(text).substr(zipf.size()), load.exponent_) || !(load.exponent_ >= 0) ||
         !std::isfinite(load.exponent_))
       throw UsageError("--expert-load '" + text + "' needs a number, 0 or more, as in zipf:1");
@@ -128,7 +130,7 @@ std::shared_ptr<const ExpertLoad> ExpertLoad::parse(const std::string& text) {
     load.stated_ = shares_of_file(text);
   } else {
     throw UsageError("--expert-load '" + text +
-                     "' is none of balanced, zipf:S, a list of shares (FILE.json) and an archive (FILE.h5)");
+                     "' is none of natural, balanced, zipf:S, a list of shares (FILE.json) and an archive (FILE.h5)");
   }
   return std::make_shared<const ExpertLoad>(std::move(load));
 }

@@ -1,5 +1,5 @@
-// Load of a mixture's experts, for predictions: their shares of the tokens' choices, what the fullest rank has of them, and the
-// program of a run that has grown its capacity for it.
+// Load of a mixture's experts: their shares of the tokens' choices, for runs whose routes are forced and for predictions; for
+// these also what the fullest rank has of them, and the program of a run that has grown its capacity for it.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "consist/export.h"
 #include "consist/program.h"
+#include "core/config/run_config.h"
 
 namespace consist {
 
@@ -16,11 +17,13 @@ namespace consist {
 class CONSIST_API ExpertLoad {
  public:
   /// "zipf:S": shares ~ 1/rank^S, in the order of the experts, the worst for ranks that hold neighbours; the name of a JSON file
-  /// with a list of shares, by expert; that of an archive, whose recorded choices count. Null for "balanced", as for "": equal
-  /// shares. Throws UsageError, and as read_json() and ArchiveReader.
+  /// with a list of shares, by expert; that of an archive, whose recorded choices count; "balanced": equal shares. Null for
+  /// "natural": routers choose as they will, which predictions take for balanced. Throws UsageError, and as read_json() and
+  /// ArchiveReader.
   static std::shared_ptr<const ExpertLoad> parse(const std::string& text);
 
   const std::string& text() const noexcept { return text_; }
+  bool is_balanced() const noexcept { return stated_.empty() && exponent_ == 0; }
 
   /// Shares, one list a layer, that sum to 1: none above 1 / `choices`, since a token chooses an expert once at most; what is
   /// above goes to the others. Throws UsageError where there are shares for another number of experts.
@@ -39,5 +42,10 @@ class CONSIST_API ExpertLoad {
   double exponent_ = 0;                      // without stated ones
   std::vector<std::vector<double>> stated_;  // by layer and expert, not normalized
 };
+
+/// The load by which predictions of a run with this --expert-load rate.
+inline std::string rated_load(const std::string& expert_load) {
+  return expert_load == natural_experts ? "balanced" : expert_load;
+}
 
 }  // namespace consist

@@ -241,7 +241,18 @@ std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host)
   return stray;
 }
 
+bool has_random_ids(const RunConfig& config) {
+  return config.dataset == "synthetic";
+}
+
 CompileRequest Parts::compile_request(const RunConfig& config) const {
+  SharesOfRouter shares;
+  if (experts && has_random_ids(config)) {
+    shares = [load = experts](std::size_t router, std::int64_t count, std::int64_t choices) {
+      const std::vector<std::vector<double>> layers = load->shares(count, choices);
+      return layers[router % layers.size()];
+    };
+  }
   return {.architecture = architecture.get(),
           .precision = precision.get(),
           .model_name = "model '" + model_name + "'",
@@ -256,6 +267,7 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
           .freeze = config.freeze,
           .fields = fields,
           .pack_linears = config.pack,
+          .expert_shares = std::move(shares),
           .optimizer = optimizer.get(),
           .optimizer_name = "optimizer '" + config.optimizer_plugin + "'",
           .optimizer_settings = config.optimizer};
@@ -270,6 +282,7 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of(config, config.optimizer_plugin));
   parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of(config, config.schedule));
   parts.fields = fields_of_datasets(config, host);
+  parts.experts = ExpertLoad::parse(config.expert_load);
   for (const StrategyChoice& choice : config.strategies) {
     parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
     parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size, choice.split});

@@ -15,6 +15,7 @@
 #include "consist/transport.h"
 #include "core/compile/compile.h"
 #include "core/config/run_config.h"
+#include "core/plan/expert_load.h"
 #include "core/plan/mixture.h"
 #include "core/plugin/host.h"
 
@@ -31,9 +32,14 @@ struct Parts {
   std::vector<std::shared_ptr<ParallelStrategy>> strategies;
   std::vector<StrategyUse> uses;  ///< point into `strategies`
   std::vector<Field> fields;      ///< of the dataset, which is not there yet when programs are made
+  std::shared_ptr<const ExpertLoad> experts;  ///< --expert-load; null: routers choose as they will
 
   CompileRequest compile_request(const RunConfig& config) const;
 };
+
+/// True if the config's dataset has ids at random, so that ids can bring about a load of experts
+/// (core/experts/force_routes.h).
+CONSIST_API bool has_random_ids(const RunConfig& config);
 
 /// The plugins for which options are given though the configuration does not contain them.
 CONSIST_API std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host);

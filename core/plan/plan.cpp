@@ -19,6 +19,7 @@ SelectedParts select_parts(RunConfig config, PluginHost& host) {
 
 Plan::Plan(SelectedParts selected, PluginHost& host, Target target)
     : host_(&host), config_(std::move(selected.config)), parts_(std::move(selected.parts)) {
+  check_expert_load();
   layout_ = lay_out(parts_.uses, config_.ranks);
   settle_batch(config_, layout_);
   for (const StrategyUse& use : parts_.uses) {
@@ -42,10 +43,27 @@ Plan::Plan(SelectedParts selected, PluginHost& host, Target target)
 void Plan::set_target(Target target) {
   target_ = std::move(target);
   if (!target_.machine) target_.machine = machine_named(config_.machine);
-  if (target_.experts && parts_.architecture->sizes().experts == 0)
-    throw UsageError("--expert-load " + target_.experts->text() + " has no effect: " + config_.model + " has no experts");
   const std::string device_kind = target_.device ? target_.device->info().kind : target_.machine->device_kind;
   transports_ = plan_transports(config_, layout_, *target_.machine, *host_, device_kind, target_.automatic);
+}
+
+void Plan::check_expert_load() const {
+  const ExpertLoad* const load = experts();
+  if (load == nullptr) return;
+  if (parts_.architecture->sizes().experts == 0)
+    throw UsageError("--expert-load " + load->text() + " has no effect: " + config_.model + " has no experts");
+  if (!config_.export_folder.empty())
+    throw UsageError(
+        "--export does not go with --expert-load " + load->text() +
+        ": tokens go to experts by their ids, and the exported model would send them elsewhere; leave one of them out");
+}
+
+void check_forced_routes(const RunConfig& config) {
+  if (config.expert_load == natural_experts || has_random_ids(config)) return;
+  throw UsageError("--expert-load " + config.expert_load +
+                   " forces a run's tokens to experts by their ids, which brings about this "
+                   "load for random ids alone: give --dataset synthetic (this run: " +
+                   config.dataset + "), or predict it, for any data (consist predict, compare --predict, tune)");
 }
 
 Plan Plan::for_target(Target target) const {
@@ -87,12 +105,12 @@ CompileRequest request_of(const Plan& plan) {
   return request;
 }
 
-/// For the load of experts that the plan's target has: compiled again where a run comes to need more capacity.
+/// For predictions with a load of experts: compiled again where a run comes to need more capacity.
 template <typename Compile>
 Program compiled(const Plan& plan, CompileRequest request, const Compile& compile) {
   Program program = compile(request);
-  const ExpertLoad* const load = plan.target().experts.get();
-  if (load == nullptr) return program;
+  const ExpertLoad* const load = plan.experts();
+  if (load == nullptr || plan.target().device) return program;  // a run grows when rows find no place
   const double room = load->room_for(program);
   if (room > 1) {
     request.room *= room;

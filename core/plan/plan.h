@@ -16,7 +16,6 @@
 #include "core/cost/simulator.h"
 #include "core/lower/prepared_program.h"
 #include "core/lower/program_summary.h"
-#include "core/plan/expert_load.h"
 #include "core/plan/parts.h"
 #include "core/plan/transports.h"
 #include "core/plugin/host.h"
@@ -30,7 +29,6 @@ struct Target {
   bool verify_each_pass = true;            ///< as CompileRequest's
   /// The choice for `--transport auto` that rank 0 made in a run; empty: the choice follows the machine's file.
   std::optional<AutomaticTransports> automatic = {};
-  std::shared_ptr<const ExpertLoad> experts = {};  ///< for predictions: --expert-load; null: balanced
 };
 
 /// The step of a rank, its memory planned. It stands for all ranks that differ from it along other axes than that of stages.
@@ -72,6 +70,8 @@ class CONSIST_API Plan {
   const Layout& layout() const noexcept { return layout_; }
   const Target& target() const noexcept { return target_; }  ///< its machine is not null
   const PlannedTransports& transports() const noexcept { return transports_; }
+  /// --expert-load; null: routers choose as they will. A plan without a device is rated by it.
+  const ExpertLoad* experts() const noexcept { return parts_.experts.get(); }
   double room() const noexcept { return room_; }  ///< CompileRequest::room
 
   /// The same run for another device or machine. Throws UsageError for a --transport that does not go together with them.
@@ -96,6 +96,7 @@ class CONSIST_API Plan {
 
  private:
   void set_target(Target target);
+  void check_expert_load() const;
 
   PluginHost* host_;
   RunConfig config_;
@@ -105,6 +106,9 @@ class CONSIST_API Plan {
   PlannedTransports transports_;
   double room_ = 1;
 };
+
+/// Throws UsageError for a run that cannot have its --expert-load.
+CONSIST_API void check_forced_routes(const RunConfig& config);
 
 /// Both stages: how a process plans its run, once.
 CONSIST_API Plan plan_run(RunConfig config, PluginHost& host, Target target = {});

@@ -32,6 +32,7 @@ RunConfig alone(const interpreter::RankPrograms& programs) {
   one.model = config.model;
   one.device = config.device;
   one.dataset = config.dataset;
+  one.expert_load = config.expert_load;
   one.sequence = config.sequence;
   one.global_batch = config.global_batch;
   one.batch = 0;

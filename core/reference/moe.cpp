@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace consist::reference {
 
@@ -20,19 +21,53 @@ std::vector<double> softmax_row(const Value& logits, std::int64_t row, double& l
   return p;
 }
 
+/// Where a token stands in [0, 1), and a number that chooses an order: halves of a hash.
+std::pair<double, std::int64_t> place_of(std::int64_t id, std::int64_t router) {
+  std::uint32_t h = static_cast<std::uint32_t>(id) * 2654435769U + static_cast<std::uint32_t>(router) * 2246822519U;
+  h ^= h >> 16;
+  h *= 2246822507U;
+  h ^= h >> 13;
+  h *= 3266489909U;
+  h ^= h >> 16;
+  return {(h >> 16) / 65536.0, h % 65536};
+}
+
+/// The experts in whose intervals place, place + 1, … lie: each behind the one before, with as many left as choices follow.
+std::vector<std::int64_t> stated_choices(const StatedLoad& load, std::int64_t token, std::int64_t choices) {
+  const std::int64_t orders = load.intervals.shape[0], experts = load.intervals.shape[2];
+  const auto [place, number] = place_of(static_cast<std::int64_t>(load.ids.at(token)), load.router);
+  const std::int64_t ends = number % orders * 2 * experts, owners = ends + experts;
+  std::vector<std::int64_t> chosen;
+  std::int64_t k = 0;
+  for (std::int64_t j = 0; j < choices; ++j, ++k) {
+    while (k < experts - (choices - j) && !(load.intervals.at(ends + k) > place + static_cast<double>(j))) ++k;
+    chosen.push_back(static_cast<std::int64_t>(load.intervals.at(owners + k)));
+  }
+  return chosen;
+}
+
+/// The experts with the largest logits, of equal ones the first.
+std::vector<std::int64_t> best_choices(const Value& logits, std::int64_t row, std::int64_t choices) {
+  const std::int64_t n = logits.shape.last();
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int64_t a, std::int64_t b) { return logits.at(row * n + a) > logits.at(row * n + b); });
+  order.resize(static_cast<std::size_t>(choices));
+  return order;
+}
+
 }  // namespace
 
-Values moe_route(const Value& logits, std::int64_t choices, bool normalize) {
+Values moe_route(const Value& logits, std::int64_t choices, bool normalize, const StatedLoad* load) {
   const std::int64_t n = logits.shape.last();
   const Shape chosen{logits.shape[0], logits.shape[1], choices};
   Value weights = zeros(DType::f32, chosen), experts = zeros(DType::i32, chosen), statistics = zeros(DType::f32, {2 * n + 1});
   for (std::int64_t row = 0; row < logits.shape.rows(); ++row) {
     double log_sum = 0;
     const std::vector<double> p = softmax_row(logits, row, log_sum);
-    std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int64_t a, std::int64_t b) { return logits.at(row * n + a) > logits.at(row * n + b); });
+    const std::vector<std::int64_t> order =
+        load != nullptr ? stated_choices(*load, row, choices) : best_choices(logits, row, choices);
     double sum = 0;
     for (std::int64_t j = 0; j < choices; ++j) sum += p[static_cast<std::size_t>(order[static_cast<std::size_t>(j)])];
     for (std::int64_t j = 0; j < choices; ++j) {

@@ -6,8 +6,15 @@
 
 namespace consist::reference {
 
-/// weights, experts, statistics
-Values moe_route(const Value& logits, std::int64_t choices, bool normalize);
+/// A stated load: ids of the tokens [batch, sequence]; upper ends of intervals and the experts that have them [orders, 2,
+/// experts]; the router's number.
+struct StatedLoad {
+  const Value &ids, &intervals;
+  std::int64_t router = 0;
+};
+
+/// weights, experts, statistics. The choice is by logits, or by `load` if it is not null.
+Values moe_route(const Value& logits, std::int64_t choices, bool normalize, const StatedLoad* load = nullptr);
 
 /// dlogits of the choices that were made; each gradient may be absent (null).
 Value moe_route_grad(const Value& logits, const Value& experts, const Value* dweights, const Value* dstatistics, bool normalize);

@@ -15,7 +15,7 @@
 #include "core/connect/agreement.h"
 #include "core/connect/last_resort.h"
 #include "core/lower/program_summary.h"
-#include "core/passes/room_for_rows.h"
+#include "core/experts/room_for_rows.h"
 #include "core/plan/parts.h"
 #include "core/record/job_memory.h"
 #include "core/record/run_description.h"

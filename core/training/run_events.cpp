@@ -7,7 +7,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
-#include "core/passes/room_for_rows.h"
+#include "core/experts/room_for_rows.h"
 #include "core/plugin/plugin_faults.h"
 #include "core/record/step_trace.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/passes/room_for_rows.h"
+#include "core/experts/room_for_rows.h"
 #include "core/plugin/plugin_faults.h"
 #include "core/record/metrics.h"
 #include "core/training/batches.h"

@@ -72,6 +72,7 @@ void follow(SlurmJobs& jobs, Screen& screen) {
 /// The archive's place is checked before anything is submitted, the configuration as far as it does not depend on the nodes.
 void check_run(const RunConfig& config, PluginHost& host) {
   if (!config.archive.empty()) check_archive_path(config.archive, config.overwrite || config.resume);
+  check_forced_routes(config);
   plan_run(config, host);
 }
 

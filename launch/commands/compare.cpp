@@ -6,7 +6,6 @@
 #include "launch/commands/commands.h"
 #include "launch/commands/comparison.h"
 #include "launch/compare/request.h"
-#include "launch/predict/expert_load_option.h"
 #include "launch/verdict/referee.h"
 #include "launch/verdict/request.h"
 
@@ -19,7 +18,6 @@ constexpr RunOption compare_options[] = {
     a_switch("predict",
              "simulate each row for --machine (h200 without it), run nothing; after real runs predicted steps are beside "
              "measured ones if --machine is given or the device's is known (docs/predict.md)"),
-    expert_load_option,
     valued("output", OptionKind::text, "runs/compare", "FOLDER",
            "archives, configurations (--config takes them), logs and comparison.h5"),
     valued("report", OptionKind::text, "", "FILE",

@@ -134,7 +134,8 @@ class Comparison {
       try {
         SelectedParts selected = select_parts(config_of(rows_[i]), host_);
         parts_exist = true;
-        Plan plan(std::move(selected), host_, {.device = nullptr, .machine = nullptr, .experts = request_.experts});
+        if (!request_.predict) check_forced_routes(selected.config);
+        Plan plan(std::move(selected), host_, {.device = nullptr, .machine = nullptr});
         settled_[i] = plan.config();
         checked.push_back({i, std::move(plan)});
       } catch (const Error& error) {

@@ -17,7 +17,6 @@
 #include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
-#include "launch/predict/expert_load_option.h"
 #include "launch/predict/failure_options.h"
 #include "launch/predict/goodput.h"
 #include "launch/predict/prediction.h"
@@ -31,7 +30,6 @@ constexpr RunOption predict_options[] = {
     launch::mtbf_option,
     launch::restart_option,
     launch::storage_option,
-    launch::expert_load_option,
 };
 constexpr TakenOption predict_takes[] = {
     {"json", "the same as JSON (docs/predict.md)"},
@@ -55,8 +53,7 @@ int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   const std::optional<launch::FailureModel> failures = launch::failure_model_of(parsed);
   const Output trace{"--trace", config.trace, config.overwrite};
   if (!trace.path.empty()) check_output(trace);
-  const std::shared_ptr<const ExpertLoad> experts = ExpertLoad::parse(parsed.value("expert-load"));
-  const Plan plan = plan_run(std::move(config), host, {.device = nullptr, .machine = nullptr, .experts = experts});
+  const Plan plan = plan_run(std::move(config), host, {.device = nullptr, .machine = nullptr});
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
   const Simulation simulation = simulate(ranks);
@@ -67,12 +64,12 @@ int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   if (failures) with_failures = launch::goodput_of(prediction, plan.config(), *plan.target().machine, *failures);
   if (parsed.flag("json")) {
     nlohmann::ordered_json document = json_of(prediction, plan, power);
-    document["expert_load"] = experts ? experts->text() : "balanced";
+    document["expert_load"] = rated_load(plan.config().expert_load);
     document["goodput"] = with_failures ? json_of(*with_failures) : nlohmann::ordered_json();
     launch::print_document(document);
     return prediction.fits() ? 0 : exit_failed;
   }
-  if (experts) std::printf("Experts' load: %s\n", printable(experts->text()).c_str());
+  if (plan.experts()) std::printf("Experts' load: %s\n", printable(plan.experts()->text()).c_str());
   std::printf("%s%s", printable(title_of(plan.config())).c_str(), printable(text_of(prediction, plan, power)).c_str());
   if (with_failures) std::fputs(printable(text_of(*with_failures)).c_str(), stdout);
   if (prediction.fits()) return 0;

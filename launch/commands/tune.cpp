@@ -25,7 +25,6 @@
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/compare/lists.h"
-#include "launch/predict/expert_load_option.h"
 #include "launch/predict/failure_options.h"
 #include "launch/search/tune/device_here.h"
 #include "launch/search/tune/fit.h"
@@ -59,7 +58,6 @@ constexpr RunOption tune_options[] = {
     launch::mtbf_option,
     launch::restart_option,
     launch::storage_option,
-    launch::expert_load_option,
 };
 constexpr TakenOption tune_takes[] = {
     {"transport",
@@ -192,9 +190,7 @@ void check_names(const std::vector<std::string>& transports, PluginHost& host) {
 void measure_the_best(launch::SearchResult& result, std::size_t count, const launch::SearchRequest& request, PluginHost& host,
                       const std::vector<std::string>& plugins) {
   if (count == 0) return;
-  const std::string reason = request.experts
-                                 ? "runs here have their own load of experts, not --expert-load " + request.experts->text()
-                                 : launch::reason_not_to_measure(*request.machine, request.config, host);
+  const std::string reason = launch::reason_not_to_measure(*request.machine, request.config, host);
   if (!reason.empty()) {
     std::printf("Nothing is measured: %s.\n", printable(reason).c_str());
     return;
@@ -273,7 +269,7 @@ void print_search(const launch::SearchRequest& request) {
                        {"ranks", request.config.ranks},
                        {"global_batch", request.config.global_batch},
                        {"sequence", request.config.sequence},
-                       {"expert_load", request.experts ? request.experts->text() : "balanced"}});
+                       {"expert_load", rated_load(request.config.expert_load)}});
 }
 
 int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const std::vector<std::string>& transports) {
@@ -292,7 +288,6 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
                      parsed.has(launch::offload_option)};
   request.machine = machine_named(request.config.machine);
   request.power = power_named(request.config.machine);
-  request.experts = ExpertLoad::parse(parsed.value("expert-load"));
   const std::string machine_name = request.machine->name.substr(0, request.machine->name.find(','));
   request.objective = objective_of(parsed, request.config.price, machine_name, request.power);
   const launch::RowRates rates{Price(request.config.price).of(machine_name, ""), request.power, launch::failure_model_of(parsed)};
@@ -314,7 +309,8 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   launch::SearchResult result = launch::search(request, host);
   if (terminal) std::fputs("\r\033[K", stderr);
   std::fputs(launch::extent_of(result, printable(request.machine->name)).c_str(), stdout);
-  if (request.experts) std::printf("Experts' load: %s\n", printable(request.experts->text()).c_str());
+  if (request.config.expert_load != natural_experts)
+    std::printf("Experts' load: %s\n", printable(request.config.expert_load).c_str());
   if (result.candidates.empty()) {
     print_result(result, request, parsed, fitted, rates);
     std::printf("%s", result.ended_early ? "None was found that fits: give more --search-seconds.\n"

@@ -84,7 +84,7 @@ void take_transports_of_run(const ArchiveReader& archive, RunConfig& config) {
 CompareOutcome predicted_outcome(const Plan& planned, PluginHost& host) {
   CompareOutcome outcome;
   try {
-    const Plan plan = planned.for_target({nullptr, machine_of(planned.config()), false, {}, planned.target().experts});
+    const Plan plan = planned.for_target({nullptr, machine_of(planned.config()), false, {}});
     const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
     Prediction prediction = predict(plan, ranks, simulate(ranks));
     if (prediction.fits()) {

@@ -35,7 +35,6 @@ CompareRequest read_compare_request(const CommandLine& line) {
                          .has_output = line.has("output"),
                          .overwrite = line.flag("overwrite"),
                          .predict = line.flag("predict"),
-                         .experts = ExpertLoad::parse(line.value("expert-load")),
                          .repeats = static_cast<int>(line.integer("repeats")),
                          .add = line.texts("add"),
                          .plugins = {},
@@ -57,8 +56,6 @@ CompareRequest read_compare_request(const CommandLine& line) {
     if (request.predict) throw UsageError("--predict runs nothing, so that --on has no meaning beside it; leave one of them out");
     request.cluster = read_slurm_settings(line);
   }
-  if (request.experts && !request.predict)
-    throw UsageError("--expert-load is for --predict: runs have the load to which their routers come");
   return request;
 }
 

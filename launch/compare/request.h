@@ -22,7 +22,6 @@ struct CompareRequest {
   bool has_output = false;
   bool overwrite = false;  ///< runs that are done are done again
   bool predict = false;    ///< rows are simulated, and nothing is run or written
-  std::shared_ptr<const ExpertLoad> experts = {};  ///< of simulated rows
   int repeats = 0;         ///< 0: by the time that runs take
   std::vector<std::string> add;
   std::vector<std::string> plugins;      ///< the paths of --plugin

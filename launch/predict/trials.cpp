@@ -12,7 +12,7 @@ namespace consist::launch {
 namespace {
 
 Target target_of(const Plan& plan) {
-  return {nullptr, plan.target().machine, false, plan.target().automatic, plan.target().experts};
+  return {nullptr, plan.target().machine, false, plan.target().automatic};
 }
 
 }  // namespace

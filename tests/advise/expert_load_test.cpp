@@ -28,9 +28,10 @@ Plan mixture(const std::string& strategy, const std::string& load, const std::st
     config.strategies = parse_strategies(strategy);
     config.ranks = 4;
     config.batch = 4;
+    config.expert_load = load;
     if (strategy.starts_with("ep")) config.plugin_options["ep"] = {{"dispatch", dispatch}, {"parts", "1"}};
   });
-  return plan.for_target({nullptr, plan.target().machine, false, {}, ExpertLoad::parse(load)});
+  return plan.for_target({nullptr, plan.target().machine, false, {}});
 }
 
 std::string error_of(const std::string& load) {
@@ -43,7 +44,8 @@ std::string error_of(const std::string& load) {
 }
 
 TEST(ExpertLoad, SharesSumToOneAndATokenChoosesAnExpertOnce) {
-  EXPECT_EQ(ExpertLoad::parse("balanced"), nullptr);
+  EXPECT_EQ(ExpertLoad::parse("natural"), nullptr);
+  EXPECT_TRUE(ExpertLoad::parse("balanced")->is_balanced());
   for (const char* load : {"zipf:0", "zipf:0.5", "zipf:1", "zipf:3", "zipf:50"}) {
     const std::vector<double> shares = ExpertLoad::parse(load)->shares(8, 2).front();
     EXPECT_NEAR(std::accumulate(shares.begin(), shares.end(), 0.0), 1, 1e-12) << load;
@@ -66,7 +68,7 @@ TEST(ExpertLoad, FilesHaveSharesOrChoicesOfRuns) {
   EXPECT_THAT(error_of(folder / "few.json"), HasSubstr("has 2 shares, the model 8 experts"));
   EXPECT_THAT(error_of(folder / "bad.json"), HasSubstr("must be a JSON list of numbers"));
   EXPECT_THAT(error_of("zipf:-1"), HasSubstr("needs a number, 0 or more"));
-  EXPECT_THAT(error_of("natural"), HasSubstr("is none of balanced"));
+  EXPECT_THAT(error_of("skewed"), HasSubstr("is none of natural, balanced"));
 
   const std::string run = folder / "run.h5";
   {
@@ -133,8 +135,12 @@ TEST(ExpertLoad, TheCapacityGrowsUntilTheFullestRankHasAPlaceForItsRows) {
 }
 
 TEST(ExpertLoad, AModelWithoutExpertsRefusesIt) {
-  const Plan plan = test::planned("h200", [](RunConfig& config) { config.model = "llama-tiny"; });
-  EXPECT_THROW(plan.for_target({nullptr, plan.target().machine, false, {}, ExpertLoad::parse("zipf:1")}), UsageError);
+  EXPECT_THROW(test::planned("h200",
+                             [](RunConfig& config) {
+                               config.model = "llama-tiny";
+                               config.expert_load = "zipf:1";
+                             }),
+               UsageError);
 }
 
 }  // namespace

@@ -38,6 +38,8 @@ void set_option(RunConfig& config, const std::string& name, const std::string& v
     config.freeze = parse_freeze("", value);
   else if (name == "pack")
     config.pack = value == "on";
+  else if (name == "expert-load")
+    config.expert_load = value;
   else if (name == "recompute")
     recompute = value;
   else if (name == "recompute-layers")

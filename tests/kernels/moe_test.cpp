@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "core/reference/moe_sends.h"
 #include "tests/kernels/device_kernel.h"
 
@@ -58,6 +61,52 @@ TEST_P(DeviceKernel, Routing) {
       expect_close(run("moe_route_grad", {logits, *expected[1], std::nullopt, dstatistics}, attributes)[0],
                    reference::moe_route_grad(logits, *expected[1], nullptr, &dstatistics, normalize), within,
                    "dlogits of statistics");
+    }
+  }
+}
+
+/// [orders, 2, experts]: ends of intervals of random lengths, whose sum is `choices`, none longer than 1, and who has them.
+Value random_intervals(std::mt19937& engine, std::int64_t orders, std::int64_t experts, std::int64_t choices) {
+  Value intervals = reference::zeros(DType::f32, {orders, 2, experts});
+  std::vector<double> lengths(static_cast<std::size_t>(experts), static_cast<double>(choices) / static_cast<double>(experts));
+  for (std::size_t e = 1; e < lengths.size(); e += 2) {
+    const double most = std::min(lengths[e], 1 - lengths[e - 1]);
+    const double moved = e == 1 ? most : std::uniform_real_distribution<double>(0, most)(engine);  // one has none, or one has all
+    lengths[e] -= moved;
+    lengths[e - 1] += moved;
+  }
+  for (std::int64_t order = 0; order < orders; ++order) {
+    std::vector<std::size_t> owners(lengths.size());
+    std::iota(owners.begin(), owners.end(), std::size_t{0});
+    std::shuffle(owners.begin(), owners.end(), engine);
+    double end = 0;
+    for (std::size_t k = 0; k < owners.size(); ++k) {
+      const std::size_t at = static_cast<std::size_t>(order * 2 * experts) + k;
+      intervals.data[at] = static_cast<float>(end += lengths[owners[k]]);
+      intervals.data[at + owners.size()] = static_cast<double>(owners[k]);
+    }
+  }
+  return intervals;
+}
+
+TEST_P(DeviceKernel, AStatedLoadChoosesByIds) {
+  struct Sizes {
+    std::int64_t batch, sequence, experts, choices;
+  };
+  for (const Sizes& s : {Sizes{1, 1, 1, 1}, {2, 300, 5, 2}, {1, 400, 64, 8}, {1, 100, 130, 3}, {1, 40, 6, 6}}) {
+    const Value logits = random({s.batch, s.sequence, s.experts}, 2);
+    Value ids = reference::zeros(DType::i32, {s.batch, s.sequence});
+    for (double& id : ids.data) id = static_cast<double>(engine_() % 151936);
+    const Value intervals = random_intervals(engine_, 3, s.experts, s.choices);
+    for (const std::int64_t router : {0, 47}) {
+      Attributes attributes = routing(s.choices, true);
+      attributes.set("router", router);
+      const reference::StatedLoad load{ids, intervals, router};
+      const Values made = run("moe_route", {logits, ids, intervals}, attributes),
+                   expected = reference::moe_route(logits, s.choices, true, &load);
+      EXPECT_EQ(made[1]->data, expected[1]->data);
+      expect_close(made[0], *expected[0], 4e-6, "weights");
+      expect_close(made[2], *expected[2], 4e-6, "statistics");
     }
   }
 }

@@ -5,11 +5,17 @@
 #include "consist/device.h"
 #include "consist/error.h"
 #include "core/plan/parts.h"
+#include "core/plan/plan.h"
 
 namespace consist::launch {
 
 std::string reason_not_to_measure(const Machine& machine, const RunConfig& config, PluginHost& host) {
   DeviceInfo device;
+  try {
+    check_forced_routes(config);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
   try {
     const std::shared_ptr<Device> made = make_device(config, host).device;
     made->open(0, 1);

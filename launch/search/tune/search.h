@@ -36,7 +36,6 @@ struct Candidate {
 struct SearchRequest {
   RunConfig config;  ///< `global_batch` is settled
   std::shared_ptr<const Machine> machine;
-  std::shared_ptr<const ExpertLoad> experts = {};  ///< Target::experts
   Settled settled;
   /// Parts whose options the command line gives: layouts without them are refused. Those of a file's other parts are dropped.
   std::set<std::string> given_parts;

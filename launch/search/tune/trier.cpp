@@ -21,7 +21,7 @@ Trier::Trier(const SearchRequest& request, PluginHost& host)
 
 Plan Trier::plan_of(RunConfig config) {
   const std::lock_guard lock(making_);
-  return plan_run(std::move(config), host_, {nullptr, request_.machine, false, automatic_, request_.experts});
+  return plan_run(std::move(config), host_, {nullptr, request_.machine, false, automatic_});
 }
 
 RunConfig Trier::config_of(const Point& point) const {

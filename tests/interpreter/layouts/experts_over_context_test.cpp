@@ -6,7 +6,7 @@
 #include <string>
 
 #include "consist/error.h"
-#include "core/passes/room_for_rows.h"
+#include "core/experts/room_for_rows.h"
 #include "tests/interpreter/expect_one_rank.h"
 
 namespace consist::interpreter {

@@ -7,7 +7,7 @@
 
 #include "consist/error.h"
 #include "consist/room.h"
-#include "core/passes/room_for_rows.h"
+#include "core/experts/room_for_rows.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
 #include "tests/interpreter/expect_one_rank.h"

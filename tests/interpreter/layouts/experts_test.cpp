@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "consist/error.h"
-#include "core/passes/room_for_rows.h"
+#include "core/experts/room_for_rows.h"
 #include "core/program/operands.h"
 #include "tests/interpreter/expect_one_rank.h"
 
@@ -55,6 +55,15 @@ TEST_P(Experts, PairsByAllToAll) {
     expect(std::string("ep=2+") + with, 4, more + Words{"--recompute=full"});
   }
   expect("ep=2+tp-sp=2", 4, more + Words{"--tp-sp.sequence-parallel=false"});
+}
+
+/// A token's id chooses its experts, wherever the token is.
+TEST_P(Experts, OfAStatedLoad) {
+  const Words more{"--expert-load=zipf:1", "--accumulation=2"}, room{"--ep.capacity=4"};
+  for (const char* with : {"zero3-offload", "pipeline=2", "cp=2"}) expect(with, 2, more);
+  expect("ep=2", 2, more + room + Words{"--recompute=full"});
+  expect("ep=2+tp-sp=2", 4, more + room + Words{"--ep.dispatch=all-to-all"});
+  expect("ep=2+pipeline=2", 4, more + room);
 }
 
 TEST_P(Experts, Pairs) {

@@ -1,6 +1,7 @@
 // moe_route and its gradient, count_choices, balance_loss and its gradient.
 #include <algorithm>
 
+#include "plugins/devices/common/forced_route.h"
 #include "plugins/devices/cpu/kernels/attention/softmax.h"
 #include "plugins/devices/cpu/kernels/common/kernels.h"
 #include "plugins/devices/cpu/kernels/common/parallel.h"
@@ -8,15 +9,22 @@
 namespace consist::cpu {
 namespace {
 
-/// Each thread sums the statistics of a stretch of tokens; the stretches' sums are added in their order.
+/// Each thread sums the statistics of a interval of tokens; the intervals' sums are added in their order.
 template <typename T>
 class Route final : public Kernel {
  public:
   Route(const KernelRequest& r, const KernelSettings& s)
-      : threads_(s.threads), experts_(r.inputs[0].shape.last()), normalize_(r.attributes.integer("normalize") != 0) {}
+      : threads_(s.threads),
+        experts_(r.inputs[0].shape.last()),
+        router_(static_cast<std::uint32_t>(r.attributes.integer_or("router", 0))),
+        normalize_(r.attributes.integer("normalize") != 0) {}
   std::int64_t workspace_bytes() const override { return threads_ * width() * std::int64_t{sizeof(double)}; }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const T* logits = in[0].as<T>();               // [tokens, experts]
+    const bool forced = !at(in, 1).absent();
+    const auto* ids = forced ? in[1].as<std::int32_t>() : nullptr;  // [tokens]
+    const float* intervals = forced ? in[2].as<float>() : nullptr;  // [orders, 2, experts]
+    const int orders = forced ? static_cast<int>(in[2].shape[0]) : 0;
     float* weights = out[0].as<float>();           // [tokens, choices]
     auto* experts = out[1].as<std::int32_t>();     // [tokens, choices]
     float* statistics = out[2].as<float>();        // [2 experts + 1]
@@ -26,8 +34,14 @@ class Route final : public Kernel {
       double* sum = sums + part * width();
       std::fill_n(sum, width(), 0.0);
       const Part range = part_of(tokens, part, threads_);
-      for (std::int64_t token = range.first; token < range.last; ++token)
-        route(logits + token * experts_, choices, weights + token * choices, experts + token * choices, sum);
+      for (std::int64_t token = range.first; token < range.last; ++token) {
+        std::int32_t* const chosen = experts + token * choices;
+        if (forced)
+          force(kernels::forced_route(intervals, orders, static_cast<int>(experts_), ids[token], router_), choices, chosen);
+        else
+          choose(logits + token * experts_, choices, chosen);
+        weigh(logits + token * experts_, choices, weights + token * choices, chosen, sum);
+      }
     });
     for (std::int64_t i = 0; i < width(); ++i) {
       double sum = 0;
@@ -38,13 +52,7 @@ class Route final : public Kernel {
 
  private:
   std::int64_t width() const { return 2 * experts_ + 1; }
-  void route(const T* logits, std::int64_t choices, float* weights, std::int32_t* experts, double* sum) const {
-    const RowSoftmax softmax = row_softmax(logits, experts_);
-    const double log_sum = softmax.log_denominator();
-    for (std::int64_t e = 0; e < experts_; ++e)
-      sum[experts_ + e] += static_cast<double>(exp_fast(load(logits[e]) - softmax.largest) / softmax.sum);
-    sum[2 * experts_] += log_sum * log_sum;
-    float chosen = 0;
+  void choose(const T* logits, std::int64_t choices, std::int32_t* experts) const {
     for (std::int64_t slot = 0; slot < choices; ++slot) {
       std::int32_t best = -1;
       for (std::int32_t e = 0; e < experts_; ++e) {
@@ -52,14 +60,32 @@ class Route final : public Kernel {
         if (best < 0 || load(logits[e]) > load(logits[best])) best = e;
       }
       experts[slot] = best;
-      weights[slot] = exp_fast(load(logits[best]) - softmax.largest) / softmax.sum;
+    }
+  }
+  void force(const kernels::ForcedRoute& route, std::int64_t choices, std::int32_t* experts) const {
+    int interval = -1;
+    for (int slot = 0; slot < static_cast<int>(choices); ++slot) {
+      interval = kernels::forced_interval(route, static_cast<int>(experts_), slot, static_cast<int>(choices), interval);
+      experts[slot] = static_cast<std::int32_t>(route.owners[interval]);
+    }
+  }
+  void weigh(const T* logits, std::int64_t choices, float* weights, const std::int32_t* experts, double* sum) const {
+    const RowSoftmax softmax = row_softmax(logits, experts_);
+    const double log_sum = softmax.log_denominator();
+    for (std::int64_t e = 0; e < experts_; ++e)
+      sum[experts_ + e] += static_cast<double>(exp_fast(load(logits[e]) - softmax.largest) / softmax.sum);
+    sum[2 * experts_] += log_sum * log_sum;
+    float chosen = 0;
+    for (std::int64_t slot = 0; slot < choices; ++slot) {
+      weights[slot] = exp_fast(load(logits[experts[slot]]) - softmax.largest) / softmax.sum;
       chosen += weights[slot];
-      sum[best] += 1;
+      sum[experts[slot]] += 1;
     }
     for (std::int64_t slot = 0; normalize_ && slot < choices; ++slot) weights[slot] /= chosen;
   }
   int threads_;
   std::int64_t experts_;
+  std::uint32_t router_;
   bool normalize_;
 };
 

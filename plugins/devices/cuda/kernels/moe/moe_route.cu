@@ -2,6 +2,7 @@
 #include "plugins/devices/cuda/kernels/dense/column_sums.h"
 #include "plugins/devices/cuda/kernels/common/launch.h"
 #include "plugins/devices/cuda/kernels/common/numbers.cuh"
+#include "plugins/devices/common/forced_route.h"
 
 namespace consist::cuda {
 namespace {
@@ -79,12 +80,31 @@ __device__ __forceinline__ Choice next_choice(const Logits<each>& row, const Pro
   return {__shfl_sync(all_lanes, expert, 0), __shfl_sync(all_lanes, probability, 0)};
 }
 
+/// An expert and its probability, by a whole warp.
+template <int each>
+__device__ __forceinline__ Choice choice_of(int expert, const Probabilities<each>& softmax) {
+  float probability = 0;
+#pragma unroll
+  for (int i = 0; i < each; ++i) {
+    if (i == expert / 32) probability = softmax.p[i];
+  }
+  return {expert, __shfl_sync(all_lanes, probability, expert % 32)};
+}
+
+/// Ids of the tokens and the experts' intervals, where a load is stated; else null.
+struct StatedLoad {
+  const std::int32_t* ids;
+  const float* intervals;
+  int orders;
+  std::uint32_t router;
+};
+
 /// Statistics of a block's tokens go to partial [blocks, 2·experts + 1]. Blocks take tokens in turn, so that sums have a fixed
 /// order.
 template <typename T, int each>
 __global__ void __launch_bounds__(threads)
     route_tokens(const T* __restrict__ logits, float* __restrict__ weights, std::int32_t* __restrict__ chosen,
-                 float* __restrict__ partial, std::int64_t tokens, int experts, int choices, bool normalize) {
+                 float* __restrict__ partial, std::int64_t tokens, int experts, int choices, bool normalize, StatedLoad stated) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   float load[each] = {}, importance[each] = {}, z = 0;
   for (std::int64_t token = std::int64_t{blockIdx.x} * warps + warp; token < tokens; token += std::int64_t{gridDim.x} * warps) {
@@ -94,10 +114,16 @@ __global__ void __launch_bounds__(threads)
     for (int i = 0; i < each; ++i) importance[i] += softmax.p[i];
     z += softmax.log_sum * softmax.log_sum;
 
+    kernels::ForcedRoute route{};
+    if (stated.ids != nullptr)
+      route = kernels::forced_route(stated.intervals, stated.orders, experts, stated.ids[token], stated.router);
     std::uint32_t taken = 0;  // a bit per expert of this lane
+    int interval = -1;
     float sum = 0;
     for (int slot = 0; slot < choices; ++slot) {
-      const auto [expert, probability] = next_choice(row, softmax, taken, experts);
+      if (stated.ids != nullptr) interval = kernels::forced_interval(route, experts, slot, choices, interval);
+      const auto [expert, probability] = stated.ids == nullptr ? next_choice(row, softmax, taken, experts)
+                                                               : choice_of(static_cast<int>(route.owners[interval]), softmax);
       sum += probability;
 #pragma unroll
       for (int i = 0; i < each; ++i) {
@@ -215,16 +241,19 @@ class Route final : public Kernel {
   Route(const KernelRequest& r, const KernelSettings& s)
       : blocks_(std::min<std::int64_t>(divided_up(r.inputs[0].shape.rows(), warps), std::int64_t{s.multiprocessors} * 4)),
         width_(2 * r.inputs[0].shape.last() + 1),
+        router_(static_cast<std::uint32_t>(r.attributes.integer_or("router", 0))),
         normalize_(r.attributes.integer("normalize") != 0) {}
   std::int64_t workspace_bytes() const override { return blocks_ * width_ * std::int64_t{sizeof(float)}; }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     const std::int64_t tokens = in[0].shape.rows();
     const int experts = static_cast<int>(in[0].shape.last()), choices = static_cast<int>(out[0].shape.last());
     auto* partial = static_cast<float*>(workspace);
+    const StatedLoad stated{at(in, 1).as<std::int32_t>(), at(in, 2).as<float>(),
+                            at(in, 2).absent() ? 0 : static_cast<int>(in[2].shape[0]), router_};
     if (tokens > 0) {
       with_logits_of_lane(experts, [&](auto each) {
         route_tokens<T, decltype(each)::value><<<blocks_of(blocks_), threads, 0, stream_of(queue)>>>(
-            in[0].as<T>(), out[0].as<float>(), out[1].as<std::int32_t>(), partial, tokens, experts, choices, normalize_);
+            in[0].as<T>(), out[0].as<float>(), out[1].as<std::int32_t>(), partial, tokens, experts, choices, normalize_, stated);
       });
       check_launch("moe_route");
     }
@@ -233,6 +262,7 @@ class Route final : public Kernel {
 
  private:
   std::int64_t blocks_, width_;
+  std::uint32_t router_;
   bool normalize_;
 };
 

@@ -1,4 +1,4 @@
-#include "core/passes/expert_choices.h"
+#include "core/experts/expert_choices.h"
 
 #include <algorithm>
 #include <span>

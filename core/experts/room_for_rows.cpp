@@ -1,4 +1,4 @@
-#include "core/passes/room_for_rows.h"
+#include "core/experts/room_for_rows.h"
 
 #include <algorithm>
 #include <cmath>
