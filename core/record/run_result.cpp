@@ -51,6 +51,7 @@ std::string result_json(const RunResult& r) {
             {"evaluation_seconds", r.evaluation_seconds},
             {"checkpoint_seconds", r.checkpoint_seconds},
             {"total_seconds", r.total_seconds},
+            {"snapshots_left_out", r.snapshots_left_out},
             {"ended", known(r.ended > 0, r.ended)},
             {"processors", nullptr}};
   if (r.processors) {

@@ -34,6 +34,7 @@ struct RunResult {
   double start_seconds = 0;  ///< from the start of the process to the first step
   double step_seconds = 0, data_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0;  ///< sums over the run
   double total_seconds = 0;
+  std::int64_t snapshots_left_out = 0;  ///< since the one before was still being written
   double ended = 0;  ///< when: seconds since 1970 (UTC); 0: not known
 
   /// Model FLOP/s over the peak; nothing where the peak is not known.

@@ -21,6 +21,8 @@ class BackgroundWork {
   void finish() {
     if (running_.valid()) running_.get();
   }
+  /// True until the work has ended; false without work.
+  bool is_running() const { return running_.valid() && running_.wait_for(std::chrono::seconds(0)) != std::future_status::ready; }
   /// Throws what the work threw, if it has ended; does not wait.
   void check() {
     if (running_.valid() && running_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) running_.get();

@@ -221,7 +221,7 @@ void SavedState::prepare_saving(TrainingState& state) {
               " lacks memory for a copy of what its ranks save");
 }
 
-void SavedState::save(TrainingState& state, std::int64_t step, bool to_disk) {
+bool SavedState::save(TrainingState& state, std::int64_t step, bool to_disk) {
   CheckpointState saved;
   saved.step = step;
   saved.seed = config_.seed;
@@ -230,7 +230,7 @@ void SavedState::save(TrainingState& state, std::int64_t step, bool to_disk) {
   saved.layout = layout_;
   saved.room = room_;
   saved.config = config_.to_json();
-  saver_->save(owned_values(state, job_.rank(), savers()), owned_values(state, job_.rank()), std::move(saved), to_disk);
+  return saver_->save(owned_values(state, job_.rank(), savers()), owned_values(state, job_.rank()), std::move(saved), to_disk);
 }
 
 }  // namespace consist

@@ -57,7 +57,7 @@ class SavedState {
 
   /// Called by every rank: saves the state after `step` steps as a snapshot, if the run keeps them, and with `to_disk` as a
   /// checkpoint. See StateSaver, which saver() is, for when it is complete and what is thrown.
-  void save(TrainingState& state, std::int64_t step, bool to_disk);
+  bool save(TrainingState& state, std::int64_t step, bool to_disk);
   StateSaver& saver() noexcept { return *saver_; }
 
   /// Called by every rank: writes config.json, the tokenizer and the weights to the export folder, if one is given: all of them,

@@ -83,14 +83,23 @@ bool StateSaver::prepare(const std::shared_ptr<Device>& device, const OwnedTenso
   return true;
 }
 
-void StateSaver::save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, bool to_disk) {
+bool StateSaver::save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, bool to_disk) {
+  if (!to_disk && copy_) {
+    // A run goes on from a step of which all ranks have a snapshot: they agree on which to make.
+    const double writes = work_.is_running() ? 1 : 0;
+    if (job_.reduce("saving.writes", {writes}, ReduceOp::max, job_.timeout()).front() > 0) return false;
+  }
   work_.finish();
   Work work{std::move(state), of_host, mine, to_disk};
-  if (!copy_) return write(work);
+  if (!copy_) {
+    write(work);
+    return true;
+  }
   work.of_host.sources = copy_->copy(of_host.sources);
   for (TensorSource& source : work.mine.sources)
     source = *std::ranges::find(work.of_host.sources, source.name, &TensorSource::name);
   work_.begin([this, work = std::move(work)] { write(work); });
+  return true;
 }
 
 void StateSaver::write(const Work& work) {

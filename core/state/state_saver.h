@@ -31,8 +31,9 @@ class StateSaver {
   bool prepare(const std::shared_ptr<Device>& device, const OwnedTensors& tensors, bool beside);
 
   /// Called by every rank: saves `of_host` as a snapshot, if there is a folder for them, and with `to_disk` a checkpoint of
-  /// `mine`, which are among them. Waits for the end of the save before. Throws what an earlier save or this one met.
-  void save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, bool to_disk);
+  /// `mine`, which are among them. A checkpoint waits for the end of the save before. A snapshot does not: while some rank still
+  /// writes, all leave it out, and false is returned. Throws what an earlier save or this one met.
+  bool save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, bool to_disk);
   /// Throws what a save that has ended met; does not wait.
   void check() { work_.check(); }
   /// Waits for the end of the last save; throws what it met.

@@ -122,8 +122,13 @@ void RunEvents::sample(std::int64_t step) {
 
 void RunEvents::save(std::int64_t step, bool to_disk) {
   const auto began = std::chrono::steady_clock::now();
-  saved_.save(state_, step, to_disk);
+  const bool is_made = saved_.save(state_, step, to_disk);
   result.checkpoint_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  if (!is_made && ++result.snapshots_left_out == 1 && job_.rank() == 0) {
+    line_.note("the snapshot after step " + std::to_string(step) +
+               " is left out, since the one before is still being written; later ones are not told. A larger --snapshot-every "
+               "leaves none out");
+  }
   tell_saved();
 }
 

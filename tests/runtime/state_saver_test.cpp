@@ -78,6 +78,33 @@ TEST_F(StateSaverTest, WritesTheStateAsItWasWhenItWasCopied) {
   EXPECT_THAT(saver.take_saved(), IsEmpty());
 }
 
+TEST_F(StateSaverTest, ASnapshotDoesNotWaitForTheOneBefore) {
+  // Large, so that writing it takes a while; again, should this thread have stood still for so long.
+  constexpr std::int64_t many = 16 << 20;
+  tensors_.sources.push_back({"y", DType::f32, Shape{many}, [](void* to, std::int64_t, std::int64_t count) {
+                                std::fill_n(static_cast<float*>(to), count, 3.0F);
+                              }});
+  StateSaver saver = make(folder_ / "memory");
+  ASSERT_TRUE(saver.prepare(device_, tensors_, true));
+  std::int64_t step = 0;
+  bool is_made = true;
+  for (int tries = 0; is_made && tries < 100; ++tries) {
+    saver.finish();
+    values_[0] = static_cast<float>(++step);
+    ASSERT_TRUE(saver.save(tensors_, tensors_, at_step(step), false)) << "nothing is being written";
+    values_[0] = -1;
+    is_made = saver.save(tensors_, tensors_, at_step(++step), false);
+  }
+  EXPECT_FALSE(is_made);
+  saver.finish();
+  EXPECT_EQ(first_of(folder_ / "memory"), static_cast<float>(step - 1)) << "the one that was being written is whole";
+  ASSERT_TRUE(saver.save(tensors_, tensors_, at_step(++step), false));
+  EXPECT_TRUE(saver.save(tensors_, tensors_, at_step(++step), true)) << "a checkpoint waits";
+  saver.finish();
+  EXPECT_EQ(latest_checkpoint(folder_ / "disk").value().state().step, step);
+  EXPECT_EQ(latest_checkpoint(folder_ / "memory").value().state().step, step);
+}
+
 TEST_F(StateSaverTest, WithoutACopyEverythingIsWrittenAtOnce) {
   StateSaver saver = make();
   ASSERT_TRUE(saver.prepare(device_, tensors_, false));
