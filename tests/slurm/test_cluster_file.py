@@ -94,7 +94,7 @@ def test_the_file_is_found_beside_the_command_and_at_home(program: str, tmp_path
     ('lines = ["--nodes=9"]', "has '--nodes=9', which follows from"),
     ('environment.CONSIST_JOB_TOKEN = "x"', "is made anew for each job, and others could read it here"),
     ('environment."A B" = "x"', "is no name of an environment variable"),
-    ("[kubernetes]\nimage = 1", "line 4: kubernetes.image is no key"),
+    ("[lsf]\nimage = 1", "line 4: lsf.image is no key"),
     ("nodes = ", "cluster.toml, line 3"),
 ])
 def test_a_wrong_line_is_named(program: str, tmp_path: Path, line: str, message: str) -> None:
@@ -127,8 +127,7 @@ def test_what_cannot_be_is_refused_before_a_job_is_made(program: str, tmp_path: 
 
 def test_commands_of_the_documentation_make_jobs(program: str, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "clusters.md").read_text()
-    table, = re.findall(r"```toml\n(.*?)```", text, re.S)
-    (tmp_path / "cluster.toml").write_text(table)
+    (tmp_path / "cluster.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", text, re.S)))
     commands = [shlex.split(line) for line in re.findall(r"^consist (.*--on slurm.*)$", text, re.M)]
     assert len(commands) == 3
     for words in commands:

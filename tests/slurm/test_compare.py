@@ -6,7 +6,8 @@ import re
 import time
 from pathlib import Path
 
-from slurm_cluster import Slurm, wait_for
+from hosts import wait_for
+from slurm_cluster import Slurm
 from training import TINY, losses_of, steps_in, write_cluster
 
 ROWS = [word if word != "zero2" else "ddp,zero2" for word in TINY]

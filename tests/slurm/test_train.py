@@ -11,7 +11,8 @@ from typing import List
 
 import h5py  # type: ignore[import-untyped]
 import pytest
-from slurm_cluster import Slurm, wait_for
+from hosts import wait_for
+from slurm_cluster import Slurm
 from training import TINY, local_losses, losses_of, steps_in, write_cluster
 
 LONG = [*TINY[:-4], "--steps", "100000", "--device", "cpu"]

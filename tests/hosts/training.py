@@ -35,5 +35,5 @@ def local_losses(program: str, folder: Path) -> List[float]:
     return losses_of(archive)
 
 
-def write_cluster(folder: Path, *lines: str) -> None:
-    (folder / "cluster.toml").write_text("\n".join(["[slurm]", *lines, ""]))
+def write_cluster(folder: Path, *lines: str, kind: str = "slurm") -> None:
+    (folder / "cluster.toml").write_text("\n".join([f"[{kind}]", *lines, ""]))
