@@ -1,4 +1,4 @@
-// A run of training as a job: its configuration, its batch script, its archive.
+// A run of training as a job: its configuration, its script, its archive.
 #pragma once
 
 #include <string>
@@ -6,18 +6,33 @@
 
 #include "core/config/run_config.h"
 #include "core/plugin/host.h"
-#include "launch/cluster/batch_script.h"
-#include "launch/cluster/cluster_file.h"
 
 namespace consist::launch {
 
+class Cluster;
+
+/// Files of a job, in its folder.
+namespace job_files {
+inline constexpr const char* config = "run.toml";
+inline constexpr const char* token = "token";  ///< for its owner's eyes alone, until the job has ended
+inline constexpr const char* output = "out";
+inline constexpr const char* errors = "err";
+inline constexpr const char* status = "status";  ///< the exit status of the ranks, once they have ended
+inline constexpr const char* archive = "run.h5";
+}  // namespace job_files
+
 struct TrainJob {
-  BatchJob batch;
-  std::string script;        ///< text of job.sbatch
-  std::string config;        ///< text of run.toml
-  std::string archive;       ///< where the run writes it; empty: none
-  std::string archive_here;  ///< where it is wanted; empty: where it is written
-  bool goes_on = false;      ///< in the archive that is there (--resume)
+  std::string name;            ///< "train-3"
+  std::string folder;          ///< of its files, within ClusterSettings::folder
+  std::string working_folder;  ///< where the command was given: relative names of files are meant from there
+  int ranks = 1;
+  bool restarts = false;           ///< Consist's own launcher starts the ranks of each node
+  std::vector<std::string> words;  ///< of the command line of `consist train`, behind its configuration
+  std::string script;              ///< text of its script
+  std::string config;              ///< text of run.toml
+  std::string archive;             ///< where the run writes it; empty: none
+  std::string archive_here;        ///< where it is wanted; empty: where it is written
+  bool goes_on = false;            ///< in the archive that is there (--resume)
 };
 
 /// A run of training that is to be a job.
@@ -26,24 +41,15 @@ struct TrainRequest {
   RunConfig config;
   std::vector<std::string> plugins;     ///< the paths of --plugin
   std::vector<std::string> words = {};  ///< more words of the command line
+  bool restarts = false;
   int ahead = 0;                        ///< jobs that are to be made before it
 };
 
 /// The job as it would be submitted, in a new folder within the cluster's. Makes nothing. Throws UsageError for ranks that do not
 /// fill nodes, SystemError if the folder cannot be read.
-TrainJob plan_train_job(const SlurmSettings& settings, const TrainRequest& request, PluginHost& host);
+TrainJob plan_train_job(const Cluster& cluster, const TrainRequest& request, PluginHost& host);
 
-/// The same, with its folder and the files in it, a new token among them. Throws SystemError, too, if they cannot be written.
-TrainJob make_train_job(const SlurmSettings& settings, const TrainRequest& request, PluginHost& host);
-
-/// Removes the folder of a job that Slurm has refused.
-void remove_train_job(const TrainJob& job) noexcept;
-
-/// Copies the archive to where it is wanted, if the run has written one. Returns where it is; empty if there is none.
-/// Throws SystemError.
-std::string bring_archive(const TrainJob& job);
-
-/// The job as --dry-run prints it.
-std::string dry_run_text(const TrainJob& job);
+/// The same, prepared. Throws SystemError, too, if its files cannot be written.
+TrainJob make_train_job(const Cluster& cluster, const TrainRequest& request, PluginHost& host);
 
 }  // namespace consist::launch

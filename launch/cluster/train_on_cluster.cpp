@@ -14,8 +14,7 @@
 #include "core/record/progress_line.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"
-#include "launch/cluster/slurm_jobs.h"
-#include "launch/cluster/train_job.h"
+#include "launch/cluster/cluster.h"
 #include "launch/import/hub_download.h"
 #include "launch/start/noted_signals.h"
 
@@ -58,7 +57,7 @@ class Screen {
 };
 
 /// Follows the jobs until the last has ended; signals are passed on.
-void follow(SlurmJobs& jobs, Screen& screen) {
+void follow(ClusterJobs& jobs, Screen& screen) {
   const NotedSignals& signals = note_signals();
   for (int wishes = 0; jobs.look(); std::this_thread::sleep_for(pause_between_looks)) {
     if (signals.wishes == wishes) continue;
@@ -76,39 +75,44 @@ void check_run(const RunConfig& config, PluginHost& host) {
   plan_run(config, host);
 }
 
+/// Follows a job that was prepared to its end. Returns its status.
+int follow_to_its_end(const Cluster& cluster, const TrainJob& job, bool json) {
+  Screen screen(json);
+  std::string name;
+  const std::unique_ptr<ClusterJobs> jobs = cluster.jobs();
+  JobEnd how;
+  try {
+    name = jobs->submit(job, {.output = [&](const std::string& line) { screen.output(line); },
+                              .errors = [&](const std::string& line) { screen.errors(line); },
+                              .state = [&](const std::string& text) { screen.say("job " + name + " " + text); },
+                              .ended = [&](const JobEnd& end) { how = end; }});
+  } catch (const Error&) {
+    cluster.discard(job);
+    throw;
+  }
+  screen.say("job " + name + ", " + std::to_string(job.ranks) + " ranks; its files are in " + job.folder);
+  follow(*jobs, screen);
+  if (const std::string archive = cluster.fetch(job); !archive.empty())
+    screen.say("the archive of job " + name + " is " + archive);
+  if (!how.reason.empty()) screen.say(how.reason);
+  return how.status;
+}
+
 }  // namespace
 
-int train_on_cluster(const ParsedRun& parsed, RunConfig config, PluginHost& host) {
-  const SlurmSettings settings = read_slurm_settings(parsed);
-  if (!parsed.has("ranks")) config.ranks = settings.ranks();
+int train_on_cluster(const ParsedRun& parsed, RunConfig config, PluginHost& host, const std::vector<std::string>& restarts) {
+  const std::unique_ptr<Cluster> cluster = make_cluster(parsed);
+  if (!parsed.has("ranks")) config.ranks = cluster->settings().ranks();
   check_run(config, host);
-  TrainRequest request{"train", config, plugin_paths(parsed)};
+  TrainRequest request{"train", config, plugin_paths(parsed), restarts};
+  request.restarts = !restarts.empty();
   if (parsed.flag("json")) request.words.emplace_back("--json");
   if (parsed.flag("dry-run")) {
-    std::fputs(dry_run_text(plan_train_job(settings, request, host)).c_str(), stdout);
+    std::fputs(cluster->dry_run_text(plan_train_job(*cluster, request, host)).c_str(), stdout);
     return 0;
   }
   bring_hub_model(config.model, !config.from_scratch);  // nodes may not reach it
-  const TrainJob job = make_train_job(settings, request, host);
-  Screen screen(parsed.flag("json"));
-  std::string number;
-  SlurmJobs jobs(settings);
-  JobEnd how;
-  try {
-    number = jobs.submit(job.batch.folder, {.output = [&](const std::string& line) { screen.output(line); },
-                                            .errors = [&](const std::string& line) { screen.errors(line); },
-                                            .state = [&](const std::string& text) { screen.say("job " + number + " " + text); },
-                                            .ended = [&](const JobEnd& end) { how = end; }});
-  } catch (const Error&) {
-    remove_train_job(job);
-    throw;
-  }
-  screen.say("job " + number + ", " + std::to_string(config.ranks) + " ranks; its files are in " + job.batch.folder);
-  follow(jobs, screen);
-  if (const std::string archive = bring_archive(job); !archive.empty())
-    screen.say("the archive of job " + number + " is " + archive);
-  if (!how.reason.empty()) screen.say(how.reason);
-  return how.status;
+  return follow_to_its_end(*cluster, make_train_job(*cluster, request, host), parsed.flag("json"));
 }
 
 }  // namespace consist::launch

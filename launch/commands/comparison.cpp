@@ -52,7 +52,7 @@ class Comparison {
       : request_(std::move(request)),
         referee_(std::move(referee)),
         host_(host),
-        runner_(request_.cluster ? make_cluster_runner(*request_.cluster, host, request_.plugins)
+        runner_(request_.cluster ? make_cluster_runner(request_.cluster, host, request_.plugins)
                                  : make_local_runner(host, request_.plugins)),
         summary_((fs::path(request_.output) / "comparison.h5").string()) {}
 
@@ -346,9 +346,9 @@ class Comparison {
         any = true;
         RowRun run = row_run(i, 1);
         run.config.archive = run.archive;
-        std::printf("# %s\n%s\n", printable(run.label).c_str(),
-                    dry_run_text(plan_train_job(*request_.cluster, {"compare", run.config, request_.plugins, {}, jobs++}, host_))
-                        .c_str());
+        const TrainRequest request{"compare", run.config, request_.plugins, {}, false, jobs++};
+        const TrainJob job = plan_train_job(*request_.cluster, request, host_);
+        std::printf("# %s\n%s\n", printable(run.label).c_str(), request_.cluster->dry_run_text(job).c_str());
       }
     }
     return any && !misspelt_ ? 0 : exit_usage;

@@ -13,6 +13,7 @@
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
+#include "launch/cluster/cluster.h"
 #include "launch/cluster/options.h"
 #include "launch/cluster/train_on_cluster.h"
 #include "launch/commands/commands.h"
@@ -41,6 +42,14 @@ constexpr RunOption train_options[] = {
 
 launch::RestartOptions restart_options(const CommandLine& line) {
   return {static_cast<int>(line.integer("max-restarts")), line.integer("snapshot-every")};
+}
+
+/// The options as a command line of the ranks' launcher has them; none without restarts.
+std::vector<std::string> words_of(const launch::RestartOptions& restarts, bool says_snapshots) {
+  if (restarts.most == 0) return {};
+  std::vector<std::string> words{"--max-restarts", std::to_string(restarts.most)};
+  if (says_snapshots) words.insert(words.end(), {"--snapshot-every", std::to_string(restarts.snapshot_every)});
+  return words;
 }
 
 }  // namespace
@@ -104,13 +113,8 @@ int train(const CommandLine& line) {
     print_config(config, host, plugin_paths(parsed));
     return 0;
   }
-  if (launch::is_on_cluster(parsed)) {
-    if (restarts.most > 0)
-      throw UsageError(
-          "--max-restarts is for ranks that Consist's own launcher starts, and with --on the cluster starts them; leave "
-          "it out, and run the same command again with --resume after a failure");
-    return launch::train_on_cluster(parsed, std::move(config), host);
-  }
+  if (launch::is_on_cluster(parsed))
+    return launch::train_on_cluster(parsed, std::move(config), host, words_of(restarts, parsed.has("snapshot-every")));
   if (job_address_from_environment(process_environment()).size == 1) launch::bring_hub_model(config.model, !config.from_scratch);
   return launch::run_in_job(
       "train", line.arguments, parsed, std::move(config), host,

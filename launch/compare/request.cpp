@@ -54,14 +54,14 @@ CompareRequest read_compare_request(const CommandLine& line) {
                      " has no meaning beside it; leave one of them out");
   if (is_on_cluster(line)) {
     if (request.predict) throw UsageError("--predict runs nothing, so that --on has no meaning beside it; leave one of them out");
-    request.cluster = read_slurm_settings(line);
+    request.cluster = make_cluster(line);
   }
   return request;
 }
 
 void settle_ranks(CompareRequest& request) {
   if (request.cluster && !request.train.empty() && !is_given(request.train, "ranks"))
-    request.train.push_back("--ranks=" + std::to_string(request.cluster->ranks()));
+    request.train.push_back("--ranks=" + std::to_string(request.cluster->settings().ranks()));
 }
 
 std::vector<ConfigEntry> entries_of(const CompareRequest& request) {

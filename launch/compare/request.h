@@ -11,7 +11,7 @@
 #include "core/plan/expert_load.h"
 #include "core/plugin/host.h"
 #include "launch/cli/command_line.h"
-#include "launch/cluster/cluster_file.h"
+#include "launch/cluster/cluster.h"
 
 namespace consist::launch {
 
@@ -27,7 +27,7 @@ struct CompareRequest {
   std::vector<std::string> plugins;      ///< the paths of --plugin
   std::vector<std::string> command;      ///< the words as they were given, for the report
   std::string report;                    ///< an HTML page of the comparison; empty: none
-  std::optional<SlurmSettings> cluster;  ///< rows are jobs of it; none: they run here
+  std::shared_ptr<const Cluster> cluster;  ///< rows are jobs of it; none: they run here
   bool dry_run = false;                  ///< jobs are printed
   std::set<std::string> owners_of_file;  ///< parts whose options the file of --config alone states
 };

@@ -11,7 +11,7 @@
 #include "core/base/write_text.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/run_options.h"
-#include "launch/cluster/slurm_jobs.h"
+#include "launch/cluster/jobs.h"
 #include "launch/cluster/train_job.h"
 #include "launch/compare/runs.h"
 #include "launch/start/noted_signals.h"
@@ -53,25 +53,26 @@ struct RowJob {
 
 class ClusterRunner final : public RowRunner {
  public:
-  ClusterRunner(SlurmSettings settings, PluginHost& host, std::vector<std::string> plugins)
-      : settings_(std::move(settings)), host_(host), plugins_(std::move(plugins)) {}
+  ClusterRunner(std::shared_ptr<const Cluster> cluster, PluginHost& host, std::vector<std::string> plugins)
+      : cluster_(std::move(cluster)), host_(host), plugins_(std::move(plugins)) {}
 
   void run(const Next& next, const Ended& ended) override {
-    SlurmJobs jobs(settings_);
+    const std::unique_ptr<ClusterJobs> jobs = cluster_->jobs();
     try {
-      follow(jobs, next, ended);
+      follow(*jobs, next, ended);
     } catch (...) {
-      jobs.stop();
+      jobs->stop();
       throw;
     }
   }
 
  private:
-  void follow(SlurmJobs& jobs, const Next& next, const Ended& ended) {
+  void follow(ClusterJobs& jobs, const Next& next, const Ended& ended) {
     const NotedSignals& signals = noted_signals();
+    const int most = cluster_->settings().max_jobs;
     int wishes = 0;
     for (bool more = true;;) {
-      while (more && (settings_.max_jobs == 0 || jobs.open() < static_cast<std::size_t>(settings_.max_jobs))) {
+      while (more && (most == 0 || jobs.open() < static_cast<std::size_t>(most))) {
         std::optional<RowRun> row = next();
         more = row.has_value();
         if (more) submit(jobs, std::move(*row), ended);
@@ -85,7 +86,7 @@ class ClusterRunner final : public RowRunner {
     }
   }
 
-  void submit(SlurmJobs& jobs, RowRun run, const Ended& ended) {
+  void submit(ClusterJobs& jobs, RowRun run, const Ended& ended) {
     write_text(run.base + ".toml", to_toml(run.config, host_, plugins_));
     const auto row = std::make_shared<RowJob>();
     row->run = std::move(run);
@@ -93,7 +94,7 @@ class ClusterRunner final : public RowRunner {
     config.archive = row->run.archive;
     config.overwrite = config.overwrite || row->run.overwrite || std::filesystem::exists(row->run.archive);
     try {
-      row->job = make_train_job(settings_, {"compare", std::move(config), plugins_}, host_);
+      row->job = make_train_job(*cluster_, {"compare", std::move(config), plugins_}, host_);
     } catch (const UsageError& error) {  // its ranks do not fill nodes
       return ended(row->run, {.status = "refused", .reason = error.what()});
     }
@@ -101,29 +102,29 @@ class ClusterRunner final : public RowRunner {
     for (const std::string& note : row->run.config.notes) row->log << printable(note) << "\n";
     const auto take = [row](const std::string& line) { row->take(line); };
     try {
-      row->number = jobs.submit(row->job.batch.folder, {.output = take,
-                                                        .errors = take,
-                                                        .state = [row](const std::string& text) { say(*row, text); },
-                                                        .ended = [row, ended](const JobEnd& end) { finish(*row, end, ended); }});
+      row->number = jobs.submit(row->job, {.output = take,
+                                           .errors = take,
+                                           .state = [row](const std::string& text) { say(*row, text); },
+                                           .ended = [this, row, ended](const JobEnd& end) { finish(*row, end, ended); }});
     } catch (...) {
-      remove_train_job(row->job);
+      cluster_->discard(row->job);
       throw;
     }
-    say(*row, "in " + row->job.batch.folder);
+    say(*row, "in " + row->job.folder);
   }
 
   static void say(const RowJob& row, const std::string& text) {
     std::fprintf(stderr, "  %s: job %s %s\n", printable(row.run.label).c_str(), row.number.c_str(), printable(text).c_str());
   }
 
-  static void finish(RowJob& row, const JobEnd& end, const Ended& ended) {
-    bring_archive(row.job);
+  void finish(RowJob& row, const JobEnd& end, const Ended& ended) const {
+    cluster_->fetch(row.job);
     if (!end.reason.empty()) row.take(end.reason);
     const std::string reason = end.reason.empty() ? row.reason.text(end.status) : end.reason;
     ended(row.run, outcome_of(end.status, reason, row.run.archive, row.run.base + ".log"));
   }
 
-  const SlurmSettings settings_;
+  const std::shared_ptr<const Cluster> cluster_;
   PluginHost& host_;
   const std::vector<std::string> plugins_;
 };
@@ -134,8 +135,9 @@ std::unique_ptr<RowRunner> make_local_runner(PluginHost& host, std::vector<std::
   return std::make_unique<LocalRunner>(host, std::move(plugins));
 }
 
-std::unique_ptr<RowRunner> make_cluster_runner(SlurmSettings settings, PluginHost& host, std::vector<std::string> plugins) {
-  return std::make_unique<ClusterRunner>(std::move(settings), host, std::move(plugins));
+std::unique_ptr<RowRunner> make_cluster_runner(std::shared_ptr<const Cluster> cluster, PluginHost& host,
+                                               std::vector<std::string> plugins) {
+  return std::make_unique<ClusterRunner>(std::move(cluster), host, std::move(plugins));
 }
 
 }  // namespace consist::launch

@@ -9,7 +9,7 @@
 
 #include "core/config/run_config.h"
 #include "core/plugin/host.h"
-#include "launch/cluster/cluster_file.h"
+#include "launch/cluster/cluster.h"
 #include "launch/compare/outcome.h"
 
 namespace consist::launch {
@@ -43,6 +43,7 @@ class RowRunner {
 
 /// `plugins` are the paths of --plugin.
 std::unique_ptr<RowRunner> make_local_runner(PluginHost& host, std::vector<std::string> plugins);
-std::unique_ptr<RowRunner> make_cluster_runner(SlurmSettings settings, PluginHost& host, std::vector<std::string> plugins);
+std::unique_ptr<RowRunner> make_cluster_runner(std::shared_ptr<const Cluster> cluster, PluginHost& host,
+                                               std::vector<std::string> plugins);
 
 }  // namespace consist::launch

@@ -1,4 +1,4 @@
-#include "launch/cluster/slurm.h"
+#include "launch/cluster/slurm/slurm.h"
 
 #include <sys/wait.h>
 

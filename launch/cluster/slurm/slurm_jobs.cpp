@@ -1,4 +1,4 @@
-#include "launch/cluster/slurm_jobs.h"
+#include "launch/cluster/slurm/slurm_jobs.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +10,7 @@
 #include "consist/files.h"
 #include "core/base/number.h"
 #include "launch/cli/exit_status.h"
-#include "launch/cluster/batch_script.h"
+#include "launch/cluster/slurm/batch_script.h"
 
 namespace consist::launch {
 namespace {
@@ -70,9 +70,10 @@ struct SlurmJobs::Job {
 SlurmJobs::SlurmJobs(SlurmSettings settings) : settings_(std::move(settings)) {}
 SlurmJobs::~SlurmJobs() = default;
 
-std::string SlurmJobs::submit(const std::string& folder, JobListener listener) {
+std::string SlurmJobs::submit(const TrainJob& request, JobListener listener) {
+  const std::string& folder = request.folder;
   auto job = std::make_unique<Job>();
-  job->number = launch::submit(settings_, folder + "/" + job_files::script);
+  job->number = launch::submit(settings_, folder + "/" + batch_script_file);
   job->folder = folder;
   job->listener = std::move(listener);
   Job* const made = job.get();

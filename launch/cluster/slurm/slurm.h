@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/cluster/cluster_file.h"
+#include "launch/cluster/slurm/slurm_settings.h"
 
 namespace consist::launch {
 

@@ -1,0 +1,33 @@
+#include "launch/cluster/shell.h"
+
+#include <string_view>
+
+namespace consist::launch {
+
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,=@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string shell_words(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += " " + shell_word(word);
+  return text;
+}
+
+std::string environment_lines(const ClusterSettings& settings, const std::string& of_job) {
+  std::string text =
+      std::string(
+          "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT CONSIST_JOB_PORT CONSIST_JOB_TOKEN\n") +
+      "unset JOB_COMPLETION_INDEX OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE\n" + of_job;
+  for (const auto& [name, value] : settings.environment) text += "export " + name + "=" + shell_word(value) + "\n";
+  for (const std::string& line : settings.before) text += line + "\n";
+  return text +
+         "# NICs pin memory; the ranks inherit this limit.\n"
+         "ulimit -l unlimited 2> /dev/null || echo \"consist: the limit of pinned memory stays at $(ulimit -l) KiB\" >&2\n";
+}
+
+}  // namespace consist::launch
