@@ -34,14 +34,18 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-pid_t start_program(std::vector<std::string> words, const ProgramStreams& streams) {
+pid_t start_program(std::vector<std::string> words, const ProgramStreams& streams, ProgramSession session) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, streams.input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, streams.output, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, streams.errors, STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  if (session == ProgramSession::own) posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
   pid_t process = -1;
-  const int error = posix_spawnp(&process, words[0].c_str(), &actions, nullptr, pointers_to(words).data(), environ);
+  const int error = posix_spawnp(&process, words[0].c_str(), &actions, &attributes, pointers_to(words).data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error == 0 ? process : -error;
 }

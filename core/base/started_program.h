@@ -19,12 +19,18 @@ struct ProgramStreams {
   int errors = STDERR_FILENO;
 };
 
+enum class ProgramSession : bool {
+  shared,
+  own,  ///< what a terminal's Ctrl-C ends does not reach it
+};
+
 /// Pointers to the words, for exec; they end with null and live as long as `words`.
 CONSIST_API std::vector<char*> pointers_to(std::vector<std::string>& words);
 
 /// Starts words[0], found in PATH unless it has a slash, with the other words as arguments. Returns the process, or -errno where
 /// it cannot be started.
-CONSIST_API pid_t start_program(std::vector<std::string> words, const ProgramStreams& streams);
+CONSIST_API pid_t start_program(std::vector<std::string> words, const ProgramStreams& streams,
+                                ProgramSession session = ProgramSession::shared);
 
 /// Waits for the end of the process until the deadline, then kills it and returns false; one that hangs in a driver does not even
 /// die of that, and is left behind half a second later. `status` is that of waitpid(), or -1, which is no exit, where the process

@@ -2,10 +2,12 @@
 
 #include "consist/error.h"
 #include "launch/cluster/slurm/slurm_cluster.h"
+#include "launch/cluster/ssh/ssh_cluster.h"
 
 namespace consist::launch {
 
 std::unique_ptr<Cluster> make_cluster(const CommandLine& line) {
+  if (line.value("on") == "ssh") return std::make_unique<SshCluster>(line);
   return std::make_unique<SlurmCluster>(line);
 }
 

@@ -6,8 +6,18 @@
 
 namespace consist::launch {
 
+void LineCutter::take(std::string_view text) {
+  for (const char c : text) {
+    if (c != '\n' && c != '\r') {
+      line_ += c;
+    } else if (!line_.empty()) {
+      on_line_(std::exchange(line_, {}));
+    }
+  }
+}
+
 LogFile::LogFile(std::string path, std::function<void(const std::string& line)> on_line)
-    : path_(std::move(path)), on_line_(std::move(on_line)) {}
+    : path_(std::move(path)), lines_(std::move(on_line)) {}
 
 bool LogFile::read() {
   // Opened anew each time: a network's file system looks for what others have written when a file is opened.
@@ -17,24 +27,14 @@ bool LogFile::read() {
   for (std::array<char, 1 << 16> block; file.read(block.data(), block.size()) || file.gcount() > 0;) {
     any = true;
     read_ += file.gcount();
-    take(std::string_view(block.data(), static_cast<std::size_t>(file.gcount())));
+    lines_.take(std::string_view(block.data(), static_cast<std::size_t>(file.gcount())));
   }
   return any;
 }
 
 void LogFile::read_to_the_end() {
   read();
-  take("\n");
-}
-
-void LogFile::take(std::string_view text) {
-  for (const char c : text) {
-    if (c != '\n' && c != '\r') {
-      line_ += c;
-    } else if (!line_.empty()) {
-      on_line_(std::exchange(line_, {}));
-    }
-  }
+  lines_.end();
 }
 
 }  // namespace consist::launch

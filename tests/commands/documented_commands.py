@@ -37,7 +37,7 @@ SECONDS = 120
 OF_EXTERNAL = ("ddp-plain", "plain-decoder-tiny", "squared-relu")
 # Without a place in predictions.
 OF_RUNS = {"--repeats": 1, "--until-sure": 1, "--output": 1, "--overwrite": 0, "--add": 1, "--measure": 1, "--search-seconds": 1, "--configurations": 1, "--rows": 1,
-           "--on": 1, "--cluster": 1, "--dry-run": 0}
+           "--on": 1, "--cluster": 1, "--dry-run": 0, "--max-restarts": 1, "--snapshot-every": 1}
 
 TORCHTITAN = """[model]
 name = "llama3"

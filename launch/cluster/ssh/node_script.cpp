@@ -1,0 +1,69 @@
+#include "launch/cluster/ssh/node_script.h"
+
+#include <algorithm>
+
+#include "consist/error.h"
+#include "launch/cluster/shell.h"
+
+namespace consist::launch {
+namespace {
+
+std::string checks(const SshSettings& settings, const TrainJob& job) {
+  const std::string& working = settings.working_folder.empty() ? job.working_folder : settings.working_folder;
+  const std::string consist = shell_word(settings.consist), folder = shell_word(job.folder);
+  return "exec 3<&0 < /dev/null\nnode=$1 folder=" + folder +
+         "\n"
+         "refuse() { printf '\\n" +
+         host_refuses + "%s\\n' \"$1\"; exit 1; }\n" + "cd -- " + shell_word(working) + " || refuse 'there is no folder '" +
+         shell_word(working) + "\n" + environment_lines(settings) + "command -v " + consist +
+         " > /dev/null || refuse 'there is no program '" + consist + "\n" + "version=$(" + consist +
+         " --version 2>&1) || refuse " + consist + "\" does not run: $version\"\n" +
+         "said=$(mkdir -p -m 700 -- \"$folder\" 2>&1) || refuse \"$said\"\n"
+         "printf '\\n" +
+         host_is_ready + "%s\\n' \"${version%%$'\\n'*}\"\n";
+}
+
+std::string launch_command(const SshSettings& settings, const TrainJob& job, const std::string& master) {
+  const auto [nodes, ranks] = divide_ranks(settings, job.ranks, "ranks-per-host");
+  std::string text = shell_word(settings.consist) + " launch --nproc " + std::to_string(ranks);
+  if (nodes > 1) text += " --nnodes " + std::to_string(nodes) + " --node-rank \"$node\" --master " + shell_word(master);
+  return text + " -- train --config \"$config\"" + shell_words(job.words);
+}
+
+}  // namespace
+
+std::string node_script(const SshSettings& settings, const TrainJob& job, const std::string& master) {
+  const int nodes = divide_ranks(settings, job.ranks, "ranks-per-host").nodes;
+  if (nodes > settings.nodes)
+    throw UsageError("--ranks " + std::to_string(job.ranks) + " need " + std::to_string(nodes) + " hosts of " +
+                     std::to_string(settings.ranks_per_node) + " ranks, and " + settings.file + " has " +
+                     std::to_string(settings.nodes) + " (ssh.hosts); give fewer ranks, or more hosts");
+  return checks(settings, job) +
+         "# What the connection says: the token, the number of lines of the configuration, its lines.\n"
+         "IFS= read -r CONSIST_JOB_TOKEN <&3 && read -r lines <&3 || exit 1\n"
+         "config=$folder/run-$node.toml\n"
+         "for ((at = 0; at < lines; ++at)); do IFS= read -r line <&3 && printf '%s\\n' \"$line\" || exit 1; done > \"$config\"\n"
+         "export CONSIST_JOB_TOKEN\n"
+         "set -m  # signals that this shell has ignored are not ignored there\n" +
+         launch_command(settings, job, master) +
+         " 3<&- &\n"
+         "launcher=$!\n"
+         "# Signals that the connection names; its end asks for the ranks' end.\n"
+         "{ while IFS= read -r signal <&3; do kill -s \"$signal\" \"$launcher\"; done; kill -s TERM \"$launcher\"; } > /dev/null "
+         "2>&1 &\n"
+         "watcher=$!\n"
+         "wait \"$launcher\"\n"
+         "status=$?\n"
+         "kill \"$watcher\"\n"
+         "rm -f -- \"$config\"\n"
+         "rmdir -- \"$folder\" 2> /dev/null  # unless the archive is in it\n"
+         "exit \"$status\"\n";
+}
+
+std::string node_input(const std::string& token, const TrainJob& job) {
+  std::string config = job.config;
+  if (!config.empty() && config.back() != '\n') config += '\n';
+  return token + "\n" + std::to_string(std::count(config.begin(), config.end(), '\n')) + "\n" + config;
+}
+
+}  // namespace consist::launch
