@@ -30,4 +30,12 @@ std::string environment_lines(const ClusterSettings& settings, const std::string
          "ulimit -l unlimited 2> /dev/null || echo \"consist: the limit of pinned memory stays at $(ulimit -l) KiB\" >&2\n";
 }
 
+std::string launch_command(const ClusterSettings& settings, const Division& division, const LaunchPlaces& places,
+                           const std::vector<std::string>& words) {
+  std::string text = shell_word(settings.consist) + " launch --nproc " + std::to_string(division.ranks_per_node);
+  if (division.nodes > 1)
+    text += " --nnodes " + std::to_string(division.nodes) + " --node-rank " + places.node + " --master " + places.master;
+  return text + " -- train --config " + places.config + shell_words(words);
+}
+
 }  // namespace consist::launch

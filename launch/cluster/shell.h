@@ -17,4 +17,15 @@ std::string shell_words(const std::vector<std::string>& words);
 /// before the ranks, and the limit of pinned memory.
 std::string environment_lines(const ClusterSettings& settings, const std::string& of_job = "");
 
+/// Places in a command that starts a node's ranks, each as a shell is to read it.
+struct LaunchPlaces {
+  std::string node;    ///< its number: "\"$SLURM_NODEID\""
+  std::string master;  ///< where the launcher of node 0 listens
+  std::string config;  ///< run.toml
+};
+
+/// `consist launch` of one node's ranks, without a line's end.
+std::string launch_command(const ClusterSettings& settings, const Division& division, const LaunchPlaces& places,
+                           const std::vector<std::string>& words);
+
 }  // namespace consist::launch

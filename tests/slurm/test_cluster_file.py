@@ -125,6 +125,16 @@ def test_what_cannot_be_is_refused_before_a_job_is_made(program: str, tmp_path: 
     refused("run.h5", "--on", "slurm", "--archive", "run.h5")
 
 
+def test_with_restarts_each_node_has_a_launcher(program: str, tmp_path: Path) -> None:
+    write_cluster(tmp_path, "nodes = 2", "gpus-per-node = 8", "cpus-per-rank = 6", 'folder = "/shared"', 'consist = "/opt/consist"')
+    run = consist(program, tmp_path, "train", "--on", "slurm", "--dry-run", *TINY, "--max-restarts", 3, "--snapshot-every", 10)
+    assert run.returncode == 0, run.stderr
+    assert "--ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n#SBATCH --cpus-per-task=6\n" in run.stdout
+    assert ("srun --kill-on-bad-exit=0 --wait=60 --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none --cpus-per-task=48 \\\n"
+            "  bash -c 'exec /opt/consist launch --nproc 8 --nnodes 2 --node-rank \"$SLURM_NODEID\" --master \"$CONSIST_LAUNCHER\" -- "
+            "train --config /shared/train-1/run.toml --max-restarts 3 --snapshot-every 10'\n") in run.stdout, run.stdout
+
+
 def test_commands_of_the_documentation_make_jobs(program: str, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "clusters.md").read_text()
     (tmp_path / "cluster.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", text, re.S)))

@@ -38,6 +38,12 @@ def running(slurm: Slurm, archive: Path) -> str:
     return number
 
 
+def ranks_of(slurm: Slurm, node: str) -> List[int]:
+    """Ranks that a launcher has started there."""
+    return [process for process in slurm.processes_of(node, "train --config")
+            if Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[1] == b"train"]
+
+
 def text_of(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
@@ -131,6 +137,47 @@ def test_a_rank_that_is_killed_is_named_and_gives_the_status(slurm: Slurm, progr
     assert re.search("rank 2 on host node3 .*died", errors), errors
     with h5py.File(tmp_path / "run.h5") as archive:
         assert archive.attrs["status"] == b"failed" and b"rank 2 on host node3" in archive.attrs["reason"], "rank 0 has ended by itself"
+
+
+def test_a_rank_that_is_killed_is_replaced(slurm: Slurm, program: str, tmp_path: Path, shared: Path) -> None:
+    write_cluster(tmp_path, f'folder = "{shared}"', f'consist = "{program}"', "nodes = 2", "ranks-per-node = 2")
+    words = ["60" if word == "3" else word for word in TINY]
+    run = slurm.start([program, "train", "--on", "slurm", *words, "--archive", "run.h5", "--max-restarts", 2, "--snapshot-every", 5], tmp_path)
+    running(slurm, shared / "train-1" / "run.h5")
+    os.kill(ranks_of(slurm, "node2")[0], signal.SIGKILL)
+    output, errors = run.communicate(timeout=90)
+    assert run.returncode == 0, output + errors
+    assert re.search(r"rank [23] was ended by signal 9 .*; all ranks are started anew, restart 1 of 2", errors), errors
+    assert "tokens/s" in output and "goes on after step" in output + errors
+    whole = slurm.run([program, "train", *words, "--ranks", 4, "--archive", "whole.h5"], tmp_path, timeout=90)
+    assert whole.returncode == 0, whole.stderr
+    assert len(losses_of(tmp_path / "run.h5")) == 60 and losses_of(tmp_path / "run.h5") == losses_of(tmp_path / "whole.h5")
+    assert not (shared / "train-1" / "token").exists() and jobs_in_queue(slurm) == []
+
+
+def test_a_rank_that_dies_too_often_ends_the_job_with_its_status(slurm: Slurm, program: str, tmp_path: Path, shared: Path) -> None:
+    write_cluster(tmp_path, f'folder = "{shared}"', f'consist = "{program}"', "nodes = 2", "ranks-per-node = 2")
+    run = slurm.start([program, "train", "--on", "slurm", *LONG, "--archive", "run.h5", "--max-restarts", 1, "--snapshot-every", 5], tmp_path)
+    running(slurm, shared / "train-1" / "run.h5")
+    first = ranks_of(slurm, "node2")
+    os.kill(first[0], signal.SIGKILL)
+    wait_for(lambda: len(ranks_of(slurm, "node2")) == 2 and not set(ranks_of(slurm, "node2")) & set(first), 30, "new ranks")
+    before = len(losses_of(shared / "train-1" / "run.h5")) if steps_in(shared / "train-1" / "run.h5") else 0
+    wait_for(lambda: steps_in(shared / "train-1" / "run.h5") > before + 2, 40, "steps of the new ranks")
+    os.kill(ranks_of(slurm, "node2")[1], signal.SIGKILL)
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGKILL, output + errors
+    assert "the one restart of --max-restarts is used up" in errors, errors
+
+
+def test_ctrl_c_ends_a_job_whose_ranks_would_be_replaced(slurm: Slurm, program: str, tmp_path: Path, shared: Path) -> None:
+    write_cluster(tmp_path, f'folder = "{shared}"', f'consist = "{program}"', "nodes = 2", "ranks-per-node = 2")
+    run = slurm.start([program, "train", "--on", "slurm", *LONG, "--archive", "run.h5", "--max-restarts", 1], tmp_path)
+    running(slurm, shared / "train-1" / "run.h5")
+    slurm.interrupt(run)
+    output, errors = run.communicate(timeout=40)
+    assert run.returncode == 130, output + errors
+    assert losses_of(tmp_path / "run.h5") and jobs_in_queue(slurm) == []
 
 
 def test_a_run_that_its_ranks_refuse_gives_their_status(slurm: Slurm, program: str, tmp_path: Path, shared: Path) -> None:

@@ -35,17 +35,38 @@ std::string head(const SlurmSettings& settings, const TrainJob& job) {
   return text;
 }
 
+/// The options of srun for all ranks, or for one launcher a node, which starts that node's.
+std::string placement(const SlurmSettings& settings, const TrainJob& job) {
+  const auto [nodes, ranks] = divide_ranks(settings, job.ranks);
+  const int cpus = settings.cpus_per_rank * (job.restarts ? ranks : 1);
+  std::string text;
+  // A launcher is one task, but has the processors of all its ranks.
+  if (job.restarts)
+    text = " --nodes=" + std::to_string(nodes) + " --ntasks=" + std::to_string(nodes) + " --ntasks-per-node=1 --cpu-bind=none";
+  return cpus > 0 ? text + " --cpus-per-task=" + std::to_string(cpus) : text;
+}
+
+std::string program(const SlurmSettings& settings, const TrainJob& job) {
+  const std::string config = shell_word(job.folder + "/" + job_files::config);
+  if (!job.restarts) return shell_word(settings.consist) + " train --config " + config + shell_words(job.words);
+  const LaunchPlaces places{"\"$SLURM_NODEID\"", "\"$CONSIST_LAUNCHER\"", config};
+  return "bash -c " + shell_word("exec " + launch_command(settings, divide_ranks(settings, job.ranks), places, job.words));
+}
+
 std::string command(const SlurmSettings& settings, const TrainJob& job) {
-  std::string text = "srun --kill-on-bad-exit=0 --wait=" + std::to_string(seconds_after_the_first);
-  if (settings.cpus_per_rank > 0) text += " --cpus-per-task=" + std::to_string(settings.cpus_per_rank);
+  std::string text;
+  if (job.restarts)
+    text =
+        "# Where the launchers of the nodes meet: on the first one.\n"
+        "CONSIST_LAUNCHER=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1):$((20000 + SLURM_JOB_ID % 10000))\n"
+        "export CONSIST_LAUNCHER\n";
+  text += "srun --kill-on-bad-exit=0 --wait=" + std::to_string(seconds_after_the_first) + placement(settings, job);
   if (!settings.image.empty()) {
     const std::string mounts = settings.folder + ":" + settings.folder + "," + job.working_folder + ":" + job.working_folder;
     text += " --container-image=" + shell_word(settings.image) + " --container-mounts=" + shell_word(mounts) +
             " --container-workdir=" + shell_word(job.working_folder);
   }
-  text += " \\\n  " + shell_word(settings.consist) + " train --config " + shell_word(job.folder + "/" + job_files::config) +
-          shell_words(job.words);
-  return text + "\n";
+  return text + " \\\n  " + program(settings, job) + "\n";
 }
 
 }  // namespace

@@ -23,19 +23,12 @@ std::string checks(const SshSettings& settings, const TrainJob& job) {
          host_is_ready + "%s\\n' \"${version%%$'\\n'*}\"\n";
 }
 
-std::string launch_command(const SshSettings& settings, const TrainJob& job, const std::string& master) {
-  const auto [nodes, ranks] = divide_ranks(settings, job.ranks, "ranks-per-host");
-  std::string text = shell_word(settings.consist) + " launch --nproc " + std::to_string(ranks);
-  if (nodes > 1) text += " --nnodes " + std::to_string(nodes) + " --node-rank \"$node\" --master " + shell_word(master);
-  return text + " -- train --config \"$config\"" + shell_words(job.words);
-}
-
 }  // namespace
 
 std::string node_script(const SshSettings& settings, const TrainJob& job, const std::string& master) {
-  const int nodes = divide_ranks(settings, job.ranks, "ranks-per-host").nodes;
-  if (nodes > settings.nodes)
-    throw UsageError("--ranks " + std::to_string(job.ranks) + " need " + std::to_string(nodes) + " hosts of " +
+  const Division division = divide_ranks(settings, job.ranks, "ranks-per-host");
+  if (division.nodes > settings.nodes)
+    throw UsageError("--ranks " + std::to_string(job.ranks) + " need " + std::to_string(division.nodes) + " hosts of " +
                      std::to_string(settings.ranks_per_node) + " ranks, and " + settings.file + " has " +
                      std::to_string(settings.nodes) + " (ssh.hosts); give fewer ranks, or more hosts");
   return checks(settings, job) +
@@ -45,7 +38,7 @@ std::string node_script(const SshSettings& settings, const TrainJob& job, const 
          "for ((at = 0; at < lines; ++at)); do IFS= read -r line <&3 && printf '%s\\n' \"$line\" || exit 1; done > \"$config\"\n"
          "export CONSIST_JOB_TOKEN\n"
          "set -m  # signals that this shell has ignored are not ignored there\n" +
-         launch_command(settings, job, master) +
+         launch_command(settings, division, {"\"$node\"", shell_word(master), "\"$config\""}, job.words) +
          " 3<&- &\n"
          "launcher=$!\n"
          "# Signals that the connection names; its end asks for the ranks' end.\n"
