@@ -1,6 +1,7 @@
 #include "launch/cluster/cluster.h"
 
 #include "consist/error.h"
+#include "launch/cluster/kubernetes/kubernetes_cluster.h"
 #include "launch/cluster/slurm/slurm_cluster.h"
 #include "launch/cluster/ssh/ssh_cluster.h"
 
@@ -8,6 +9,7 @@ namespace consist::launch {
 
 std::unique_ptr<Cluster> make_cluster(const CommandLine& line) {
   if (line.value("on") == "ssh") return std::make_unique<SshCluster>(line);
+  if (line.value("on") == "kubernetes") return std::make_unique<KubernetesCluster>(line);
   return std::make_unique<SlurmCluster>(line);
 }
 
@@ -16,7 +18,7 @@ bool is_on_cluster(const CommandLine& line) {
   for (const char* of_cluster : {"cluster", "dry-run"}) {
     if (!on && line.has(of_cluster))
       throw UsageError(std::string("--") + of_cluster +
-                       " is for runs on a cluster; give --on slurm or --on ssh, too, or leave it out");
+                       " is for runs on a cluster; give --on slurm (or ssh, kubernetes), too, or leave it out");
   }
   return on;
 }

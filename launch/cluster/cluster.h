@@ -36,6 +36,7 @@ class Cluster {
   /// Brings the archive to where it is wanted, if the run has written one. Returns where it is; empty if there is none. Throws
   /// SystemError.
   virtual std::string fetch(const TrainJob& job) const = 0;
+  /// The cluster outlives them.
   virtual std::unique_ptr<ClusterJobs> jobs() const = 0;
 };
 

@@ -27,6 +27,8 @@ class FollowedProcess {
   bool look();
   /// Sends a text to its input; what it does not take at once is sent by look().
   void tell(const std::string& text);
+  /// True once all of it was sent.
+  bool has_been_told() const noexcept { return unsent_.empty(); }
   void end_input() { input_.close(); }
   void signal(int number) const;
   /// The exit status, 128 + n for signal n, once it has ended.

@@ -1,7 +1,9 @@
 #include "launch/cluster/train_job.h"
 
+#include <ctime>
 #include <filesystem>
 
+#include "core/job/agreed_token.h"
 #include "launch/cli/run_options.h"
 #include "launch/cluster/cluster.h"
 
@@ -37,6 +39,15 @@ TrainJob plan_train_job(const Cluster& cluster, const TrainRequest& request, Plu
   job.config = to_toml(config, host, request.plugins);
   job.script = cluster.script(job);
   return job;
+}
+
+std::string dated_name(const std::string& kind) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
+  return kind + "-" + text + "-" + new_token().substr(0, 6);
 }
 
 TrainJob make_train_job(const Cluster& cluster, const TrainRequest& request, PluginHost& host) {

@@ -52,4 +52,7 @@ TrainJob plan_train_job(const Cluster& cluster, const TrainRequest& request, Plu
 /// The same, prepared. Throws SystemError, too, if its files cannot be written.
 TrainJob make_train_job(const Cluster& cluster, const TrainRequest& request, PluginHost& host);
 
+/// A name that no other job has, where there is no folder to count in: "train-20261127-193000-3f9a0c".
+std::string dated_name(const std::string& kind);
+
 }  // namespace consist::launch

@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 
 #include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 
@@ -14,7 +13,7 @@
 #include "core/job/agreed_token.h"
 #include "launch/cluster/shell.h"
 #include "launch/cluster/ssh/node_script.h"
-#include "launch/cluster/ssh/ssh_jobs.h"
+#include "launch/cluster/ssh/ssh_job.h"
 
 namespace consist::launch {
 namespace {
@@ -34,12 +33,7 @@ std::string last_line(const std::string& text) {
 }  // namespace
 
 std::string SshCluster::next_name(const std::string& kind, int) const {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  return kind + "-" + text + "-" + new_token().substr(0, 6);
+  return dated_name(kind);
 }
 
 std::string SshCluster::master(const TrainJob& job) const {
@@ -118,7 +112,9 @@ std::string SshCluster::fetch(const TrainJob& job) const {
 }
 
 std::unique_ptr<ClusterJobs> SshCluster::jobs() const {
-  return std::make_unique<SshJobs>(settings_);
+  return std::make_unique<JobList>([this](const TrainJob& job, JobListener listener) {
+    return std::make_unique<SshJob>(settings_, job, std::move(listener));
+  });
 }
 
 }  // namespace consist::launch

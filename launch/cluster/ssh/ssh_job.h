@@ -7,19 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "launch/cluster/jobs.h"
+#include "launch/cluster/job_list.h"
 #include "launch/cluster/ssh/ssh_connection.h"
 
 namespace consist::launch {
 
 /// Connects to all hosts, starts the ranks once all are ready, and follows them. Where one host is not ready, none starts any.
-class SshJob {
+/// The end of this object, or of this process, ends what it has started.
+class SshJob final : public FollowedJob {
  public:
   SshJob(const SshSettings& settings, const TrainJob& job, JobListener listener);
 
-  /// False once the job has ended, which its listener has been told.
-  bool look();
-  void stop();
+  bool look() override;
+  void stop() override;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,0 +1,12 @@
+// A tree as YAML, for people and for kubectl.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace consist::launch {
+
+/// Texts are in quotes, those of several lines block literals.
+std::string yaml_text(const nlohmann::ordered_json& tree);
+
+}  // namespace consist::launch
