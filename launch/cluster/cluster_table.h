@@ -13,7 +13,7 @@
 namespace consist::launch {
 
 /// The kinds of clusters, which are the names of tables and values of --on.
-inline constexpr const char* cluster_kinds[] = {"slurm", "ssh", "kubernetes"};
+inline constexpr const char* cluster_kinds[] = {"slurm", "ssh", "kubernetes", "mpi"};
 
 /// The keys that a table may have, and where their values go. What it was given outlives it.
 class ClusterTable {

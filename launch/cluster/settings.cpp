@@ -13,4 +13,11 @@ Division divide_ranks(const ClusterSettings& settings, int ranks, const char* ke
   return {nodes, ranks / nodes};
 }
 
+void check_hosts(const ClusterSettings& settings, const Division& division, int ranks, const char* key) {
+  if (division.nodes <= settings.nodes) return;
+  throw UsageError("--ranks " + std::to_string(ranks) + " need " + std::to_string(division.nodes) + " hosts of " +
+                   std::to_string(settings.ranks_per_node) + " ranks, and " + settings.file + " has " +
+                   std::to_string(settings.nodes) + " (" + key + "); give fewer ranks, or more hosts");
+}
+
 }  // namespace consist::launch

@@ -30,4 +30,7 @@ struct Division {
 /// Throws UsageError for ranks that do not fill nodes; `key` is the name of ranks_per_node in the file.
 Division divide_ranks(const ClusterSettings& settings, int ranks, const char* key = "ranks-per-node");
 
+/// Throws UsageError for more hosts than the file lists under `key`.
+void check_hosts(const ClusterSettings& settings, const Division& division, int ranks, const char* key);
+
 }  // namespace consist::launch

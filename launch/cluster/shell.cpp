@@ -18,11 +18,13 @@ std::string shell_words(const std::vector<std::string>& words) {
   return text;
 }
 
+std::string forget_lines() {
+  return "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT CONSIST_JOB_PORT CONSIST_JOB_TOKEN\n"
+         "unset JOB_COMPLETION_INDEX OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE\n";
+}
+
 std::string environment_lines(const ClusterSettings& settings, const std::string& of_job) {
-  std::string text =
-      std::string(
-          "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT CONSIST_JOB_PORT CONSIST_JOB_TOKEN\n") +
-      "unset JOB_COMPLETION_INDEX OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE\n" + of_job;
+  std::string text = of_job;
   for (const auto& [name, value] : settings.environment) text += "export " + name + "=" + shell_word(value) + "\n";
   for (const std::string& line : settings.before) text += line + "\n";
   return text +
@@ -36,6 +38,30 @@ std::string launch_command(const ClusterSettings& settings, const Division& divi
   if (division.nodes > 1)
     text += " --nnodes " + std::to_string(division.nodes) + " --node-rank " + places.node + " --master " + places.master;
   return text + " -- train --config " + places.config + shell_words(words);
+}
+
+std::string watched_lines(const std::string& command, const std::string& end) {
+  return "set -m  # signals that this shell has ignored are not ignored there\n" + command +
+         " 3<&- &\n"
+         "launcher=$!\n"
+         "# Signals that the connection names; its end asks for the ranks' end.\n"
+         "{ while IFS= read -r signal <&3; do kill -s \"$signal\" \"$launcher\"; done; kill -s " +
+         end +
+         " \"$launcher\"; } > /dev/null 2>&1 &\n"
+         "watcher=$!\n"
+         "wait \"$launcher\"\n"
+         "status=$?\n"
+         "{ kill \"$watcher\"; wait \"$watcher\"; } 2> /dev/null\n";
+}
+
+std::string trapped_lines(const std::string& command, const std::string& signals) {
+  return command +
+         " &\n"
+         "launcher=$!\n"
+         "trap 'kill -TERM \"$launcher\" 2> /dev/null' " +
+         signals +
+         "\n"
+         "while :; do wait \"$launcher\"; status=$?; kill -0 \"$launcher\" 2> /dev/null || break; done\n";
 }
 
 }  // namespace consist::launch

@@ -13,9 +13,15 @@ std::string shell_word(const std::string& word);
 /// Words as a command, each behind a blank.
 std::string shell_words(const std::vector<std::string>& words);
 
-/// Lines that make the environment of ranks: nothing of another job's, `of_job`, the variables of the cluster's file, its lines
-/// before the ranks, and the limit of pinned memory.
+/// Lines that take another job's variables out of the environment.
+std::string forget_lines();
+/// Lines that make the environment of ranks: `of_job`, the variables of the cluster's file, its lines before the ranks, and the
+/// limit of pinned memory.
 std::string environment_lines(const ClusterSettings& settings, const std::string& of_job = "");
+
+/// Lines that run a command, whose status is then in $status. Signals that are named on descriptor 3 are sent to it, `end` at
+/// the end of what there is to read: the process with the other end is the command's life.
+std::string watched_lines(const std::string& command, const std::string& end = "TERM");
 
 /// Places in a command that starts a node's ranks, each as a shell is to read it.
 struct LaunchPlaces {
@@ -27,5 +33,8 @@ struct LaunchPlaces {
 /// `consist launch` of one node's ranks, without a line's end.
 std::string launch_command(const ClusterSettings& settings, const Division& division, const LaunchPlaces& places,
                            const std::vector<std::string>& words);
+
+/// Lines that run a command, whose status is then in $status. Of these signals to the shell ("TERM INT") it gets SIGTERM.
+std::string trapped_lines(const std::string& command, const std::string& signals);
 
 }  // namespace consist::launch

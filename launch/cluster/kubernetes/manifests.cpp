@@ -30,15 +30,11 @@ std::string pod_script(const KubernetesSettings& settings, const TrainJob& job) 
       "export CONSIST_JOB_TOKEN_FILE=" + shell_word(secret_folder(settings) + "/" + job_files::token) + "\n";
   std::string text = "#!/usr/bin/env bash\nnode=$JOB_COMPLETION_INDEX\nmkdir -p -- " + folder + " || exit 1\n";
   if (!settings.working_folder.empty()) text += "cd -- " + shell_word(settings.working_folder) + " || exit 1\n";
-  text += environment_lines(settings, token) +
+  text += forget_lines() + environment_lines(settings, token) +
           "# The log of a pod has no streams: lines of standard error begin with a mark.\n"
           "exec 4> >(while IFS= read -r line; do printf '\\001%s\\n' \"$line\"; done)\n"
           "marker=$!\n" +
-          launch_command(settings, division, places, job.words) +
-          " 2>&4 4>&- &\n"
-          "launcher=$!\n"
-          "trap 'kill -TERM \"$launcher\" 2> /dev/null' TERM INT\n"
-          "while :; do wait \"$launcher\"; status=$?; kill -0 \"$launcher\" 2> /dev/null || break; done\n"
+          trapped_lines(launch_command(settings, division, places, job.words) + " 2>&4 4>&-", "TERM INT") +
           "exec 4>&-\n"
           "wait \"$marker\"\n"
           "[ \"$node\" = 0 ] || exit \"$status\"\n";

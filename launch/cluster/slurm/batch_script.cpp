@@ -75,7 +75,7 @@ std::string batch_script(const SlurmSettings& settings, const TrainJob& job) {
   const std::string status = shell_word(job.folder + "/" + job_files::status);
   const std::string token = "export CONSIST_JOB_TOKEN_FILE=" + shell_word(job.folder + "/" + job_files::token) + "\n";
   return head(settings, job) + "cd -- " + shell_word(job.working_folder) + " || exit 1\n\n" +
-         "# sbatch passes the submitting shell's environment on, which may describe another job.\n" +
+         "# sbatch passes the submitting shell's environment on, which may describe another job.\n" + forget_lines() +
          environment_lines(settings, token) +
          "\n# Ranks that are asked for their end take time for it; this shell waits to say how they ended.\n"
          "trap : TERM\n"

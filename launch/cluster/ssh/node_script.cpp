@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "consist/error.h"
 #include "launch/cluster/shell.h"
 
 namespace consist::launch {
@@ -15,7 +14,7 @@ std::string checks(const SshSettings& settings, const TrainJob& job) {
          "\n"
          "refuse() { printf '\\n" +
          host_refuses + "%s\\n' \"$1\"; exit 1; }\n" + "cd -- " + shell_word(working) + " || refuse 'there is no folder '" +
-         shell_word(working) + "\n" + environment_lines(settings) + "command -v " + consist +
+         shell_word(working) + "\n" + forget_lines() + environment_lines(settings) + "command -v " + consist +
          " > /dev/null || refuse 'there is no program '" + consist + "\n" + "version=$(" + consist +
          " --version 2>&1) || refuse " + consist + "\" does not run: $version\"\n" +
          "said=$(mkdir -p -m 700 -- \"$folder\" 2>&1) || refuse \"$said\"\n"
@@ -27,27 +26,14 @@ std::string checks(const SshSettings& settings, const TrainJob& job) {
 
 std::string node_script(const SshSettings& settings, const TrainJob& job, const std::string& master) {
   const Division division = divide_ranks(settings, job.ranks, "ranks-per-host");
-  if (division.nodes > settings.nodes)
-    throw UsageError("--ranks " + std::to_string(job.ranks) + " need " + std::to_string(division.nodes) + " hosts of " +
-                     std::to_string(settings.ranks_per_node) + " ranks, and " + settings.file + " has " +
-                     std::to_string(settings.nodes) + " (ssh.hosts); give fewer ranks, or more hosts");
+  check_hosts(settings, division, job.ranks, "ssh.hosts");
   return checks(settings, job) +
          "# What the connection says: the token, the number of lines of the configuration, its lines.\n"
          "IFS= read -r CONSIST_JOB_TOKEN <&3 && read -r lines <&3 || exit 1\n"
          "config=$folder/run-$node.toml\n"
          "for ((at = 0; at < lines; ++at)); do IFS= read -r line <&3 && printf '%s\\n' \"$line\" || exit 1; done > \"$config\"\n"
-         "export CONSIST_JOB_TOKEN\n"
-         "set -m  # signals that this shell has ignored are not ignored there\n" +
-         launch_command(settings, division, {"\"$node\"", shell_word(master), "\"$config\""}, job.words) +
-         " 3<&- &\n"
-         "launcher=$!\n"
-         "# Signals that the connection names; its end asks for the ranks' end.\n"
-         "{ while IFS= read -r signal <&3; do kill -s \"$signal\" \"$launcher\"; done; kill -s TERM \"$launcher\"; } > /dev/null "
-         "2>&1 &\n"
-         "watcher=$!\n"
-         "wait \"$launcher\"\n"
-         "status=$?\n"
-         "kill \"$watcher\"\n"
+         "export CONSIST_JOB_TOKEN\n" +
+         watched_lines(launch_command(settings, division, {"\"$node\"", shell_word(master), "\"$config\""}, job.words)) +
          "rm -f -- \"$config\"\n"
          "rmdir -- \"$folder\" 2> /dev/null  # unless the archive is in it\n"
          "exit \"$status\"\n";
