@@ -116,6 +116,8 @@ def test_rates_are_those_of_its_scheduler(reading: Reading, style: str, warmup: 
     ({"dist_env": "fp8:\n  enabled: true\n  recipe_name: tensorwise\n  filter_fqns: [lm_head, q_proj]\ndist_env:"},
      {"precision": "fp8", "fp8.scaling": "tensor", "fp8.except": "*q_proj*"}),
     ({"rng": "seed: 3\nrng:"}, {"seed": "3"}),
+    ({"torch_dtype": "  torch_dtype: float32\n  backend:\n    fake_balanced_gate: true"}, {"expert-load": "balanced"}),
+    ({"torch_dtype": "  torch_dtype: float32\n  backend:\n    fake_balanced_gate: false"}, {"expert-load": None}),
 ])
 def test_values_are_honoured(reading: Reading, places: Dict[str, str], expected: Dict[str, str]) -> None:
     given: Dict[str, Any] = {"schedule": "constant"} if "max_steps" in places else {}
@@ -129,7 +131,6 @@ def test_values_are_honoured(reading: Reading, places: Dict[str, str], expected:
     ({"recipe": "recipe: FinetuneRecipeForVLM"}, 'recipe is "FinetuneRecipeForVLM", which is not done here'),
     ({"recipe": "recipe:\n  _target_: nemo_automodel.recipes.llm.kd.KnowledgeDistillationRecipe"}, 'recipe is "KnowledgeDistillationRecipe"'),
     ({"pretrained_model_name_or_path": "  pretrained_model_name_or_path: openai/gpt-oss-20b"}, "no preset has its sizes. Give --model"),
-    ({"pretrained_model_name_or_path": "  backend:\n    fake_balanced_gate: true"}, "model.backend.fake_balanced_gate is true"),
     ({"pretrained_model_name_or_path": ""}, "model names no model of the hub; give --model"),
     ({"torch_dtype": "  torch_dtype: fp16"}, 'model.torch_dtype is "fp16", which is not done here'),
     ({"strategy": "  strategy: deepspeed"}, 'distributed.strategy is "deepspeed"; it may be fsdp2'),

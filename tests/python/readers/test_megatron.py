@@ -189,6 +189,7 @@ FOLDED = "--num-experts 8 --context-parallel-size 4 --cp-comm-type all_gather --
     ("--use-custom-fsdp --data-parallel-sharding-strategy optim", {"strategy": "zero2", "zero2.stage": "1"}),
     ("--use-megatron-fsdp", {"strategy": "ddp"}),
     ("--num-experts 8 --expert-model-parallel-size 4", {"strategy": "ep=4+ddp"}),
+    ("--num-experts 8 --moe-router-force-load-balancing --mock-data", {"expert-load": "balanced"}),
     (MIXTURE, {"strategy": "tp-sp=2+ddp", "tp-sp.experts": "divided"}),  # Megatron divides the matrices of each
     (MIXTURE + ALONE, {"tp-sp.experts": "whole"}),
     (MIXTURE + "--expert-model-parallel-size 4", {"strategy": "tp-sp=2+ep=4+ddp"}),

@@ -196,6 +196,7 @@ def test_variables_are_those_of_the_environment(reading: Reading, monkeypatch: p
     (["use_torch_fsdp2: true", "use_distributed_optimizer: false"], {"strategy": "zero3-offload"}),
     (["recompute_granularity: full", "recompute_method: block", "recompute_num_layers: 2"], {"recompute-layers": "0-1"}),
     (["qk_layernorm: true"], {"strategy": "zero2"}),
+    (["num_experts: 8", "moe_router_force_load_balancing: true"], {"expert-load": "balanced"}),
 ])
 def test_values_are_honoured(reading: Reading, lines: "list[str]", expected: Dict[str, str]) -> None:
     options = reading.read(overriding(*lines)).options
@@ -204,7 +205,6 @@ def test_values_are_honoured(reading: Reading, lines: "list[str]", expected: Dic
 
 
 @pytest.mark.parametrize("text, message", [
-    (overriding("moe_router_force_load_balancing: true"), "moe_router_force_load_balancing is asked for, which is not done here"),
     (overriding("use_precision_aware_optimizer: true"), "use_precision_aware_optimizer is asked for"),
     (overriding("unheard_of: 1"), '"unheard_of" is not known here; --from-set unheard_of=null leaves it out'),
     (overriding("enable_odc: true"), "enable_odc is asked for"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Dict
+from typing import Dict, Optional
 
 import pytest
 from readers.rates import rate
@@ -129,6 +129,12 @@ def test_degrees_are_strategies(reading: Reading, degrees: str, strategy: str) -
     if degrees == CONTEXT + "expert_parallel_degree = 8":
         assert target.options["cp.experts"] == "divided"
         assert target.options["ranks"] == "16"
+
+
+@pytest.mark.parametrize("forced, load", [("true", "balanced"), ("false", None)])
+def test_a_balance_that_is_forced_is_a_load(reading: Reading, forced: str, load: Optional[str]) -> None:
+    target = reading.read(WHOLE + f"[debug]\nmoe_force_load_balance = {forced}\n")
+    assert target.options.get("expert-load") == load
 
 
 @pytest.mark.parametrize("degrees, message", [

@@ -33,6 +33,7 @@ _KEYS = {
     "pipeline_parallel_layers_per_stage": "distributed.pipeline.layers_per_stage",
     "local_batch_size": "step_scheduler.local_batch_size", "global_batch_size": "step_scheduler.global_batch_size",
     "steps": "step_scheduler.max_steps", "num_epochs": "step_scheduler.num_epochs",
+    "fake_balanced_gate": "model.backend.fake_balanced_gate",
     "enable_float8_linear": "fp8.enabled", "recipe_name": "fp8.recipe_name", "filter_fqns": "fp8.filter_fqns",
     "enable_fsdp_float8_all_gather": "fp8.enable_fsdp_float8_all_gather", "rng": "rng.seed",
     "model": "model._target_", "optimizer": "optimizer._target_", "learning_rate": "optimizer.lr",
@@ -230,6 +231,7 @@ class _Reader(torchtitan.Reader):
         else:
             values.state("num_epochs", "epochs", values.whole("num_epochs", 10, 1, 10 ** 6))
         values.state("max_norm", "clip", values.number("max_norm", 1.0))
+        values.state_balanced_experts("fake_balanced_gate")
         if not values.has("global_batch_size"):
             values.add("global_batch_size", "step_scheduler.global_batch_size (its default)", 32)
 

@@ -28,7 +28,7 @@ RULES = table(
                 no_effect(_KERNELS, "_attn_implementation attn_implementation_new")),
           under("backend",
                 no_effect(_CLASS, "_target_"),
-                only("false", "fake_balanced_gate"),
+                own("fake_balanced_gate"),
                 off("te_fp8", "fp8.enabled, or --precision fp8, is done"),
                 no_effect("routers compute in fp32", "gate_precision"),
                 no_effect("--ep options say how tokens are sent", "dispatcher dispatcher_num_sms mok"),

@@ -23,10 +23,10 @@ RULES = table(
         "layernorm-epsilon swiglu untie-embeddings-and-output-weights disable-bias-linear add-qkv-bias qk-layernorm "
         "vocab-size padded-vocab-size make-vocab-size-divisible-by tokenizer-type init-method-std attention-dropout "
         "hidden-dropout num-experts moe-router-topk moe-ffn-hidden-size moe-aux-loss-coeff "
-        "moe-router-load-balancing-type moe-router-pre-softmax spec"),
+        "moe-router-load-balancing-type moe-router-force-load-balancing moe-router-pre-softmax spec"),
     no_effect("position-embedding-type says what there is", "no-position-embedding"),
     only("1", "rotary-percent rotary-seq-len-interpolation-factor moe-layer-freq"),
-    off("rotary-interleaved moe-router-force-load-balancing moe-z-loss-coeff moe-extended-tp squared-relu "
+    off("rotary-interleaved moe-z-loss-coeff moe-extended-tp squared-relu "
         "openai-gelu multi-latent-attention mtp-num-layers qk-clip is-hybrid-model hybrid-override-pattern "
         "hybrid-layer-pattern"),
     no_effect("a weight 1 + w is the same norm, and norms do not decay here", "apply-layernorm-1p"),

@@ -36,6 +36,7 @@ def read_model(values: StoredValues) -> None:
         if model.initializer_range > 0:
             target.differs("init-method-std: output layers of attention and of the MLP begin with it here, in "
                            "Megatron-LM smaller by the root of twice the layers")
+    values.state_balanced_experts("moe-router-force-load-balancing")
     if values.has("seq-length"):
         values.state("seq-length", "sequence", values.whole("seq-length", 0, 1, _MOST))
 

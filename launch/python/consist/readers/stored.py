@@ -104,6 +104,13 @@ class StoredValues:
         else:
             self.target.absent(self.key_of(name), option, value)
 
+    def state_balanced_experts(self, name: str) -> None:
+        """A value that says whether all experts are forced to have as many tokens; by default they are not."""
+        if self.has(name) and self.truth(name):
+            self.state(name, "expert-load", "balanced")
+        else:
+            self.note("--expert-load is natural", name)
+
     def state_plugin(self, name: str, plugin: str, option: str, text: str) -> None:
         """The same for an option of a plugin."""
         given = self.find(name)

@@ -100,6 +100,7 @@ class Reader(KeyReader):
         values.state("seq_len", "sequence", values.whole("seq_len", 2048, 1, 10 ** 9))
         values.state("steps", "steps", values.whole("steps", 10_000, 1, MOST_STEPS))
         values.state("max_norm", "clip", values.number("max_norm", 1.0))
+        values.state_balanced_experts("moe_force_load_balance")
         if values.has("export_dtype"):
             values.state("export_dtype", "export-dtype",
                          values.choice("export_dtype", "float32", ("float32", "bfloat16", "float16")))

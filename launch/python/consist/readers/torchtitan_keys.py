@@ -48,9 +48,8 @@ RULES = table(
           no_effect(COMPILES_ALWAYS, "compile"),
           only("true", "enable_loss_parallel")),
     under("debug",
-          own("seed"),
-          no_effect(_OF_KERNELS, "deterministic deterministic_warn_only"),
-          only("false", "moe_force_load_balance")),
+          own("seed moe_force_load_balance"),
+          no_effect(_OF_KERNELS, "deterministic deterministic_warn_only")),
     under("parallelism",
           own("data_parallel_replicate_degree data_parallel_shard_degree fsdp_reshard_after_forward "
               "tensor_parallel_degree pipeline_parallel_degree pipeline_parallel_schedule "
