@@ -1,7 +1,7 @@
 """Reads Megatron-LM's arguments, as megatron_script makes them of a script or a file."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .megatron_keys import FAMILIES, RULES
 from .megatron_model import read_model
@@ -159,29 +159,30 @@ class Reader(KeyReader):
         old = "activations-checkpoint-method"
         what, layers = "none", ""
         if granularity == "full" or values.has(old) or values.truth("checkpoint-activations"):
-            what = "full"
-            layers = self._recomputed_layers(old if values.has(old) else "recompute-method")
+            what, layers = self._recomputed_layers(old if values.has(old) else "recompute-method")
         elif granularity == "selective":
             what = self._selective_ops() or "none"
         said = target.state_recompute(what, layers)
-        if what == "none" and not target.given("recompute"):
+        if what == "none" and granularity != "full" and not target.given("recompute"):
             said = "attention keeps no scores that could be made again"
         values.note(said, *_OF_RECOMPUTE)
 
-    def _recomputed_layers(self, name: str) -> str:
-        """The layers of full recomputation; '': all."""
+    def _recomputed_layers(self, name: str) -> Tuple[str, str]:
+        """The --recompute and the layers that full recomputation amounts to; '': all."""
         values = self.values
         method, count = values.choice(name, "uniform", ("uniform", "block")), "recompute-num-layers"
-        layers = values.whole(count, 1, 1, 100_000)
+        layers = values.whole(count, 1, 0, 100_000)
+        if method == "block" and layers == 0:
+            return "none", ""
         if method == "uniform":
-            if layers > 1:
+            if layers != 1:
                 values.refuse(count, f"is {layers} with the method uniform: the input of each layer is kept here; it "
                                      "may be 1")
-            return ""
+            return "full", ""
         if values.whole("pipeline-model-parallel-size", 1, 1, 65_536) > 1:
             values.refuse(name, "is block beside a pipeline: which layers of each stage are made again cannot be said "
                                 "here; uniform is done")
-        return first_layers(min(layers, self.target.sizes(name).layers))
+        return "full", first_layers(min(layers, self.target.sizes(name).layers))
 
     def _selective_ops(self) -> str:
         name = "recompute-modules"
