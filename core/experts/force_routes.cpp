@@ -7,14 +7,11 @@
 #include <string>
 #include <utility>
 
+#include "consist/analysis.h"
 #include "consist/builder.h"
-#include "consist/error.h"
-#include "consist/op.h"
 
 namespace consist {
 namespace {
-
-constexpr std::size_t statistics_output = 2;
 
 /// Orders in which the experts' intervals lie, so that experts that lie together in one do not in others: each two meet at a
 /// token about as often as by chance.
@@ -43,28 +40,20 @@ std::vector<float> intervals_of(const std::vector<double>& shares, std::int64_t 
   return intervals;
 }
 
-std::size_t router_of(const Program& forward, const Instruction& i) {
-  const auto router = std::ranges::find(forward.routers, i.outputs.at(statistics_output), &Router::statistics);
-  if (router == forward.routers.end()) throw ProgramError("a moe_route that is no router of the program cannot be forced");
-  return static_cast<std::size_t>(router - forward.routers.begin());
-}
-
 }  // namespace
 
 void force_routes(Program& forward, const SharesOfRouter& shares) {
-  static const Op* const route = &registry().get("moe_route");
   const TensorId ids = forward.find("ids");
-  for (Instruction& i : forward.instructions) {
-    if (i.op != route) continue;
-    const std::size_t router = router_of(forward, i);
-    const std::int64_t experts = forward.routers[router].experts;
-    const std::int64_t choices = i.attributes.integer("choices");
+  const DefUse def_use(forward);
+  for (std::size_t router = 0; router < forward.routers.size(); ++router) {
+    Instruction& route = forward.instructions[static_cast<std::size_t>(def_use.producer(forward.routers[router].statistics))];
+    const std::int64_t experts = forward.routers[router].experts, choices = route.attributes.integer("choices");
     const std::vector<float> intervals = intervals_of(shares(router, experts, choices), choices, router);
     const TensorId constant = Builder(forward).constant(
         "router." + std::to_string(router) + ".intervals", {static_cast<std::int64_t>(orders), 2, experts},
         [intervals](std::span<float> out) { std::ranges::copy(intervals, out.begin()); });
-    i.attributes.set("router", static_cast<std::int64_t>(router));
-    i.inputs = {i.inputs[0], ids, constant};
+    route.attributes.set("router", static_cast<std::int64_t>(router));
+    route.inputs = {route.inputs[0], ids, constant};
   }
 }
 

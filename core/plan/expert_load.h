@@ -23,7 +23,6 @@ class CONSIST_API ExpertLoad {
   static std::shared_ptr<const ExpertLoad> parse(const std::string& text);
 
   const std::string& text() const noexcept { return text_; }
-  bool is_balanced() const noexcept { return stated_.empty() && exponent_ == 0; }
 
   /// Shares, one list a layer, that sum to 1: none above 1 / `choices`, since a token chooses an expert once at most; what is
   /// above goes to the others. Throws UsageError where there are shares for another number of experts.

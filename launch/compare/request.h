@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/config/config_file.h"
-#include "core/plan/expert_load.h"
 #include "core/plugin/host.h"
 #include "launch/cli/command_line.h"
 #include "launch/cluster/cluster.h"
