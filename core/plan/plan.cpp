@@ -172,6 +172,11 @@ Plan plan_run(RunConfig config, PluginHost& host, Target target) {
   return Plan(select_parts(std::move(config), host), host, std::move(target));
 }
 
+Plan plan_training(RunConfig config, PluginHost& host) {
+  check_forced_routes(config);
+  return plan_run(std::move(config), host);
+}
+
 std::vector<const Program*> programs_of(std::span<const PlannedRank> ranks) {
   std::vector<const Program*> programs;
   for (const PlannedRank& rank : ranks) programs.push_back(&rank.step->program());

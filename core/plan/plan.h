@@ -107,11 +107,13 @@ class CONSIST_API Plan {
   double room_ = 1;
 };
 
-/// Throws UsageError for a run that cannot have its --expert-load.
+/// Throws UsageError for a run that cannot have its --expert-load, which predictions can.
 CONSIST_API void check_forced_routes(const RunConfig& config);
 
 /// Both stages: how a process plans its run, once.
 CONSIST_API Plan plan_run(RunConfig config, PluginHost& host, Target target = {});
+/// The same of a run that is to be made, which check_forced_routes() must pass.
+CONSIST_API Plan plan_training(RunConfig config, PluginHost& host);
 
 /// The programs of planned ranks, for simulate().
 CONSIST_API std::vector<const Program*> programs_of(std::span<const PlannedRank> ranks);

@@ -71,8 +71,7 @@ void follow(ClusterJobs& jobs, Screen& screen) {
 /// The archive's place is checked before anything is submitted, the configuration as far as it does not depend on the nodes.
 void check_run(const RunConfig& config, PluginHost& host) {
   if (!config.archive.empty()) check_archive_path(config.archive, config.overwrite || config.resume);
-  check_forced_routes(config);
-  plan_run(config, host);
+  plan_training(config, host);
 }
 
 /// Follows a job that was prepared to its end. Returns its status.

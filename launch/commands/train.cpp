@@ -62,8 +62,7 @@ launch::RestartOptions check_train(const std::vector<std::string>& arguments, in
   RunConfig config = make_config(parsed, host);
   launch::check_ranks(parsed, config, ranks);
   config.ranks = ranks;
-  check_forced_routes(config);
-  plan_run(config, host);
+  plan_training(config, host);
   say_plugin_warnings(host);
   return restart_options(parsed);
 }

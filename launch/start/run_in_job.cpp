@@ -55,8 +55,7 @@ void tell_launcher(ReplacingLauncher& launcher, const JobAddress& address, const
 /// Plans once, so that a mistake is an error before any rank exists, and starts the ranks.
 int start_ranks(const char* command, const std::vector<std::string>& arguments, const RunConfig& config, PluginHost& host,
                 const RestartOptions& restarts) {
-  check_forced_routes(config);
-  plan_run(config, host);
+  plan_training(config, host);
   say_plugin_warnings(host);
   std::vector<std::string> again{command};
   again.insert(again.end(), arguments.begin(), arguments.end());
@@ -102,8 +101,7 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
   std::optional<Plan> plan;
   std::exception_ptr refusal;
   try {
-    check_forced_routes(config);
-    plan.emplace(plan_run(std::move(config), host));
+    plan.emplace(plan_training(std::move(config), host));
   } catch (const std::exception&) {
     refusal = std::current_exception();
   }
