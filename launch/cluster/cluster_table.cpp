@@ -67,6 +67,15 @@ ClusterTable::ClusterTable(std::string kind, std::string example, ClusterSetting
   texts("before", settings.before);
 }
 
+void ClusterTable::nodes(int& gpus_per_node) {
+  settings_.ranks_per_node = 0;
+  gpus_per_node_ = &gpus_per_node;
+  number("nodes", "1", "1..65536", settings_.nodes);
+  number("ranks-per-node", "1", "1..1024", settings_.ranks_per_node);
+  number("gpus-per-node", "0", "0..1024", gpus_per_node);
+  number("max-jobs", "0", "0..100000", settings_.max_jobs);
+}
+
 void ClusterTable::text(const char* name, std::string& to) {
   keys_.push_back({.spec = {name, OptionKind::text, "", ""}, .set = [&to](const ConfigEntry& entry, const std::string& value) {
                      check_word(entry, value);
@@ -159,6 +168,7 @@ void ClusterTable::read(const CommandLine& line) {
   }
   for (const ConfigEntry& entry : read_config_file(settings_.file)) take(entry);
   check_folder();
+  if (gpus_per_node_ != nullptr && settings_.ranks_per_node == 0) settings_.ranks_per_node = std::max(1, *gpus_per_node_);
 }
 
 std::string own_executable() {

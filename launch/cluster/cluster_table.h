@@ -23,6 +23,9 @@ class ClusterTable {
   /// With the keys of all kinds but for nodes and ranks: folder, consist, before, environment. `example` is a small table.
   ClusterTable(std::string kind, std::string example, ClusterSettings& settings);
 
+  /// The keys of clusters that give nodes: nodes, ranks-per-node (one for each GPU unless it is said, and one without),
+  /// gpus-per-node and max-jobs.
+  void nodes(int& gpus_per_node);
   void text(const char* name, std::string& to);
   void number(const char* name, const char* fallback, const char* range, int& to);
   void flag(const char* name, bool& to);
@@ -53,6 +56,7 @@ class ClusterTable {
   const std::string kind_, example_;
   ClusterSettings& settings_;
   std::vector<Key> keys_;
+  const int* gpus_per_node_ = nullptr;  // of nodes()
 };
 
 /// The path of this executable.

@@ -129,7 +129,7 @@ void KubernetesJob::bring() {
 }
 
 bool KubernetesJob::is_over() const {
-  if (pods_.empty()) return had_pods_ || (stops_ > 0 && !had_pods_);
+  if (pods_.empty()) return had_pods_ || stops_ > 0;
   return std::all_of(pods_.begin(), pods_.end(), [](const Pod& pod) { return pod.is_over(); });
 }
 

@@ -1,7 +1,5 @@
 #include "launch/cluster/kubernetes/kubernetes_settings.h"
 
-#include <algorithm>
-
 #include "launch/cluster/cluster_table.h"
 
 namespace consist::launch {
@@ -30,7 +28,6 @@ std::pair<std::string, std::string> cut(const std::string& text, char separator)
 
 KubernetesSettings read_kubernetes_settings(const CommandLine& line) {
   KubernetesSettings settings;
-  settings.ranks_per_node = 0;
   settings.folder = "/consist";
   settings.consist = "consist";
   ClusterTable table("kubernetes", kubernetes_example, settings);
@@ -40,19 +37,15 @@ KubernetesSettings read_kubernetes_settings(const CommandLine& line) {
   table.text("memory", settings.memory);
   table.text("shared-memory", settings.shared_memory);
   table.text("working-folder", settings.working_folder);
-  table.number("nodes", "1", "1..65536", settings.nodes);
-  table.number("ranks-per-node", "1", "1..1024", settings.ranks_per_node);
-  table.number("gpus-per-node", "0", "0..1024", settings.gpus_per_node);
+  table.nodes(settings.gpus_per_node);
   table.number("efa-per-node", "0", "0..1024", settings.efa_per_node);
   table.number("cpus-per-node", "0", "0..4096", settings.cpus_per_node);
-  table.number("max-jobs", "0", "0..100000", settings.max_jobs);
   table.texts("resources", settings.resources, pairs_of('=', "rdma/hca=1"));
   table.texts("node-labels", settings.node_labels, pairs_of('=', "node.kubernetes.io/instance-type=p5.48xlarge"));
   table.texts("claims", settings.claims, pairs_of(':', "training-data:/data"));
   table.texts("options", settings.options);
   table.read(line);
   if (settings.image.empty()) table.lacks("image", "the container image in which Consist is (docs/install.md)");
-  if (settings.ranks_per_node == 0) settings.ranks_per_node = std::max(1, settings.gpus_per_node);
   return settings;
 }
 

@@ -1,7 +1,5 @@
 #include "launch/cluster/slurm/slurm_settings.h"
 
-#include <algorithm>
-
 #include "launch/cluster/cluster_table.h"
 
 namespace consist::launch {
@@ -30,21 +28,16 @@ void check_sbatch_options(const ConfigEntry& entry, const std::vector<std::strin
 
 SlurmSettings read_slurm_settings(const CommandLine& line) {
   SlurmSettings settings;
-  settings.ranks_per_node = 0;
   ClusterTable table("slurm", slurm_example, settings);
   table.text("partition", settings.partition);
   table.text("account", settings.account);
   table.text("time", settings.time);
   table.text("image", settings.image);
-  table.number("nodes", "1", "1..65536", settings.nodes);
-  table.number("ranks-per-node", "1", "1..1024", settings.ranks_per_node);
-  table.number("gpus-per-node", "0", "0..1024", settings.gpus_per_node);
+  table.nodes(settings.gpus_per_node);
   table.number("cpus-per-rank", "0", "0..4096", settings.cpus_per_rank);
-  table.number("max-jobs", "0", "0..100000", settings.max_jobs);
   table.flag("exclusive", settings.exclusive);
   table.texts("lines", settings.lines, check_sbatch_options);
   table.read(line);
-  if (settings.ranks_per_node == 0) settings.ranks_per_node = std::max(1, settings.gpus_per_node);
   if (settings.consist.empty()) settings.consist = settings.image.empty() ? own_executable() : "consist";
   return settings;
 }
