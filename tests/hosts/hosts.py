@@ -48,7 +48,29 @@ def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
         time.sleep(0.05)
 
 
-class Hosts:
+class StartedCommands:
+    """Commands that go on beside a test, until it ends them."""
+
+    def __init__(self) -> None:
+        self._started: List["subprocess.Popen[str]"] = []
+
+    def signal(self, process: "subprocess.Popen[str]", number: int) -> None:
+        os.kill(process.pid, number)
+
+    def interrupt(self, process: "subprocess.Popen[str]") -> None:
+        self.signal(process, signal.SIGINT)
+
+    def end(self) -> None:
+        for process in self._started:
+            process.kill()
+        for process in self._started:
+            process.wait(timeout=20)
+            for stream in (process.stdout, process.stderr):
+                if stream:
+                    stream.close()
+
+
+class Hosts(StartedCommands):
     """A network with hosts node1, node2, ..., and a place beside them, `control`, where commands are given."""
 
     def __init__(self, folder: Path, network: str, nodes: int) -> None:
@@ -59,7 +81,7 @@ class Hosts:
         self.addresses = {f"node{n}": f"{network}.{10 + n}" for n in range(1, nodes + 1)}
         names = ["127.0.0.1 localhost", f"{self.control} control", *(f"{address} {name}" for name, address in self.addresses.items())]
         (folder / "hosts").write_text("\n".join(names) + "\n")
-        self._started: List["subprocess.Popen[str]"] = []
+        super().__init__()
         try:
             self.first = self._start_network()
             self.set_up()
@@ -149,17 +171,5 @@ class Hosts:
         child, = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         os.kill(int(child), number)
 
-    def interrupt(self, process: "subprocess.Popen[str]") -> None:
-        self.signal(process, signal.SIGINT)
-
     def logs(self) -> str:
         return "".join(f"{path.name}:\n{path.read_text(errors='replace')[-1500:]}\n" for path in sorted(self.folder.glob("*.out")))
-
-    def end(self) -> None:
-        for process in self._started:
-            process.kill()
-        for process in self._started:
-            process.wait(timeout=20)
-            for stream in (process.stdout, process.stderr):
-                if stream:
-                    stream.close()

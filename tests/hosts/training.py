@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import List
@@ -37,3 +39,11 @@ def local_losses(program: str, folder: Path) -> List[float]:
 
 def write_cluster(folder: Path, *lines: str, kind: str = "slurm") -> None:
     (folder / "cluster.toml").write_text("\n".join([f"[{kind}]", *lines, ""]))
+
+
+def documented_commands(kind: str, folder: Path) -> List[List[str]]:
+    """The commands of docs/clusters.md for a kind of cluster, each with --dry-run; its tables become the folder's cluster.toml."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "clusters.md").read_text()
+    (folder / "cluster.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", text, re.S)))
+    commands = [shlex.split(line) for line in re.findall(rf"^consist (.*--on {kind} .*)$", text, re.M)]
+    return [[*words, *([] if "--dry-run" in words else ["--dry-run"])] for words in commands]

@@ -3,18 +3,16 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-from training import TINY, write_cluster
+from training import TINY, documented_commands, write_cluster
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (tests/requirements.txt)")
 schemas = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed (tests/requirements.txt)")
 
-ROOT = Path(__file__).resolve().parents[2]
 ALL_KEYS = ['image = "registry.example/consist:latest"', 'namespace = "train"', "nodes = 2", "gpus-per-node = 8", "efa-per-node = 32", 'zone = "us-east-1a"',
             'memory = "512Gi"', 'shared-memory = "32Gi"', "cpus-per-node = 90", 'resources = ["rdma/hca=1"]', 'working-folder = "/work"',
             'node-labels = ["node.kubernetes.io/instance-type=p5.48xlarge"]', 'claims = ["data:/data"]', "before = ['echo \"it is here: {yes}\"']",
@@ -105,12 +103,10 @@ def test_a_wrong_line_is_named(program: str, tmp_path: Path, line: str, message:
 
 
 def test_commands_of_the_documentation_can_be_given(program: str, tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "clusters.md").read_text()
-    (tmp_path / "cluster.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", text, re.S)))
-    commands = [shlex.split(line) for line in re.findall(r"^consist (.*--on kubernetes.*)$", text, re.M)]
+    commands = documented_commands("kubernetes", tmp_path)
     assert len(commands) == 2
     for words in commands:
-        run = subprocess.run([program, *words, *([] if "--dry-run" in words else ["--dry-run"])], cwd=tmp_path, capture_output=True, text=True,
+        run = subprocess.run([program, *words], cwd=tmp_path, capture_output=True, text=True,
                              timeout=60, stdin=subprocess.DEVNULL)
         assert run.returncode == 0, run.stderr
         assert objects_of(run.stdout)["Job"]["spec"]["completions"] == 2

@@ -1,4 +1,4 @@
-"""Fixtures of the Python package's tests. The environment variable CONSIST names the program; without it build/bin/consist is taken."""
+"""Fixtures of the Python package's tests."""
 from __future__ import annotations
 
 import os
@@ -7,17 +7,10 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
+from program import ROOT as ROOT
+from program import program as program  # a fixture
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--model", "llama-tiny", "--batch", "1", "--sequence", "32", "--device", "cpu"]
-
-
-@pytest.fixture(scope="session")
-def program() -> str:
-    """The executable of the build under test."""
-    path = os.environ.get("CONSIST", str(ROOT / "build" / "bin" / "consist"))
-    assert os.access(path, os.X_OK), f"there is no program {path}: build it, or name it by the environment variable CONSIST"
-    return path
 
 
 @pytest.fixture(autouse=True)

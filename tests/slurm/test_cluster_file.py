@@ -3,14 +3,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
-from training import TINY, write_cluster
-
-ROOT = Path(__file__).resolve().parents[2]
+from training import TINY, documented_commands, write_cluster
 
 GOLDEN = """\
 # FOLDER/train-1/job.sbatch
@@ -136,12 +133,10 @@ def test_with_restarts_each_node_has_a_launcher(program: str, tmp_path: Path) ->
 
 
 def test_commands_of_the_documentation_make_jobs(program: str, tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "clusters.md").read_text()
-    (tmp_path / "cluster.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", text, re.S)))
-    commands = [shlex.split(line) for line in re.findall(r"^consist (.*--on slurm.*)$", text, re.M)]
+    commands = documented_commands("slurm", tmp_path)
     assert len(commands) == 3
     for words in commands:
-        run = consist(program, tmp_path, *words, *([] if "--dry-run" in words else ["--dry-run"]))
+        run = consist(program, tmp_path, *words)
         assert run.returncode == 0, run.stderr
         jobs = run.stdout.split("\n#!/usr/bin/env bash\n")[1:]
         assert len(jobs) == (2 if words[0] == "compare" else 1)

@@ -1,22 +1,11 @@
-"""Fixtures of the tests on hosts with a real sshd. The environment variable CONSIST names the program; without it build/bin/consist is taken."""
+"""Fixtures of the tests on hosts with a real sshd."""
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Iterator, Union
 
 import pytest
+from program import program as program  # a fixture
 from ssh_hosts import SshNetwork, SshPorts, has_network, why_not
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="session")
-def program() -> str:
-    """The executable of the build under test."""
-    path = os.environ.get("CONSIST", str(ROOT / "build" / "bin" / "consist"))
-    assert os.access(path, os.X_OK), f"there is no program {path}: build it, or name it by the environment variable CONSIST"
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,12 @@ from __future__ import annotations
 
 import getpass
 import os
-import signal
 import socket
 import subprocess
 from pathlib import Path
 from typing import Dict, List, Sequence
 
-from hosts import SYSTEM_FOLDERS, Hosts, not_installed, wait_for, why_no_network
+from hosts import SYSTEM_FOLDERS, Hosts, StartedCommands, not_installed, wait_for, why_no_network
 
 PROGRAMS = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 SECONDS_TO_START = 20
@@ -89,12 +88,12 @@ class SshNetwork(Hosts):
         return ["/usr/sbin/sshd", "-D", "-e", "-f", str(self.folder / "sshd_config")]
 
 
-class SshPorts:
+class SshPorts(StartedCommands):
     """Two sshd of this user's on ports of this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._started: List["subprocess.Popen[str]"] = []
+        super().__init__()
         write_files(folder, {})
         try:
             self.hosts = [f"{getpass.getuser()}@127.0.0.1:{self._start()}" for _ in range(2)]
@@ -130,21 +129,6 @@ class SshPorts:
                                    text=True, env=self._environment(environment))
         self._started.append(process)
         return process
-
-    def signal(self, process: "subprocess.Popen[str]", number: int) -> None:
-        os.kill(process.pid, number)
-
-    def interrupt(self, process: "subprocess.Popen[str]") -> None:
-        self.signal(process, signal.SIGINT)
-
-    def end(self) -> None:
-        for process in self._started:
-            process.kill()
-        for process in self._started:
-            process.wait(timeout=20)
-            for stream in (process.stdout, process.stderr):
-                if stream:
-                    stream.close()
 
 
 def has_network() -> bool:

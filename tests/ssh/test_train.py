@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import time
@@ -14,7 +13,7 @@ from typing import List, Union
 import pytest
 from hosts import wait_for
 from ssh_hosts import SshNetwork, SshPorts, processes_with
-from training import TINY, local_losses, losses_of, write_cluster
+from training import TINY, documented_commands, local_losses, losses_of, write_cluster
 
 Place = Union[SshNetwork, SshPorts]
 LONG = [*TINY[:-4], "--steps", "100000", "--device", "cpu"]
@@ -264,12 +263,10 @@ def test_dry_run_prints_what_would_be_run_and_starts_nothing(program: str, tmp_p
 
 
 def test_commands_of_the_documentation_can_be_given(program: str, tmp_path: Path) -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "clusters.md").read_text()
-    (tmp_path / "cluster.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", text, re.S)))
-    commands = [shlex.split(line) for line in re.findall(r"^consist (.*--on ssh.*)$", text, re.M)]
+    commands = documented_commands("ssh", tmp_path)
     assert len(commands) == 2
     for words in commands:
-        run = subprocess.run([program, *words, *([] if "--dry-run" in words else ["--dry-run"])], cwd=tmp_path, capture_output=True, text=True,
+        run = subprocess.run([program, *words], cwd=tmp_path, capture_output=True, text=True,
                              timeout=60, stdin=subprocess.DEVNULL)
         assert run.returncode == 0, run.stderr
         assert "launch --nproc 8 --nnodes 2 --node-rank \"$node\" --master node07:2" in run.stdout
