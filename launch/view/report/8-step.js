@@ -33,7 +33,8 @@ const className = (c, classes) => classes.length === 1 ?
 function memoryChart(row, c, classes) {
   const roles = Object.keys(c.memory.roles), order = Object.keys(roleColours).filter((r) => roles.includes(r)),
         x = c.memory.begin;
-  const most = Math.max(...x.map((_, n) => sum(order.map((r) => c.memory.roles[r][n])))), measured = row.figures.measured_bytes;
+  const bytesOf = (r, n) => Array.isArray(c.memory.roles[r]) ? c.memory.roles[r][n] : c.memory.roles[r];  // one number: constant
+  const most = Math.max(...x.map((_, n) => sum(order.map((r) => bytesOf(r, n))))), measured = row.figures.measured_bytes;
   const flat = (y, name, dash) => ({
     label: name,
     data: [{x: x[0], y}, {x: x[x.length - 1], y}],
@@ -57,7 +58,7 @@ function memoryChart(row, c, classes) {
             datasets: [
               ...order.map((r) => ({
                              label: r.replace('_', ' '),
-                             data: x.map((at, n) => ({x: at, y: c.memory.roles[r][n]})),
+                             data: x.map((at, n) => ({x: at, y: bytesOf(r, n)})),
                              fill: 'stack',
                              backgroundColor: colour(roleColours[r]),
                              borderColor: colour('page'),
@@ -94,7 +95,7 @@ function memoryChart(row, c, classes) {
         }),
         () => table(
             '', [{name: 'Time'}, ...order.map((r) => ({name: r.replace('_', ' '), number: true}))],
-            x.map((at, n) => [time(at), ...order.map((r) => bytes(c.memory.roles[r][n]))])))
+            x.map((at, n) => [time(at), ...order.map((r) => bytes(bytesOf(r, n)))])))
   ];
 }
 

@@ -96,11 +96,24 @@ Json segments_json(const Json& columns, double step_seconds, SharedTexts& texts,
   return json;
 }
 
+/// A role that keeps its bytes through the step is one number: where there are many rows, these are most of the page.
+Json memory_json(const Json& memory) {
+  Json roles = Json::object();
+  for (const auto& [role, bytes] : memory.at("roles").items()) {
+    const bool is_constant =
+        !bytes.empty() && std::all_of(bytes.begin(), bytes.end(), [&](const Json& b) { return b == bytes[0]; });
+    roles[role] = is_constant ? bytes[0] : bytes;
+  }
+  return {{"arena_bytes", memory.at("arena_bytes")}, {"begin", memory.at("begin")}, {"roles", std::move(roles)}};
+}
+
 Json classes_json(const Json& timeline, SharedTexts& texts, std::size_t segments) {
   Json classes = Json::array();
   for (const Json& c : timeline.at("classes")) {
-    Json of_class{
-        {"rank", c.at("rank")}, {"ranks", c.at("ranks")}, {"step_seconds", c.at("step_seconds")}, {"memory", c.at("memory")}};
+    Json of_class{{"rank", c.at("rank")},
+                  {"ranks", c.at("ranks")},
+                  {"step_seconds", c.at("step_seconds")},
+                  {"memory", memory_json(c.at("memory"))}};
     if (segments > 0)
       of_class["segments"] = segments_json(c.at("instructions"), c.at("step_seconds").get<double>(), texts, segments);
     classes.push_back(std::move(of_class));
