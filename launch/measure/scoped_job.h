@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <span>
 #include <string>
@@ -42,7 +43,10 @@ class ScopedJob final : public JoinedJob {
   void fail(std::string_view reason) noexcept override { job_.fail(reason); }
   bool failed() const noexcept override { return job_.failed(); }
   void check() const override { job_.check(); }
-  [[noreturn]] void blame(int peer, std::string_view what) override { job_.blame(peer, what); }
+  [[noreturn]] void blame(int peer, std::string_view what) override {
+    job_.blame(peer, what);
+    std::terminate();  // the compiler does not know that a virtual function never returns
+  }
   void set_progress(std::function<std::string()> progress) override { job_.set_progress(std::move(progress)); }
   std::chrono::milliseconds timeout() const noexcept override { return job_.timeout(); }
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <exception>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "consist/contact.h"
 #include "consist/error.h"
 #include "consist/handshake.h"
 #include "consist/host_transport.h"
@@ -18,36 +18,9 @@ namespace consist {
 namespace {
 
 using network::Clock;
+using network::Contact;
 using network::Deadline;
 using network::Socket;
-using std::chrono::milliseconds;
-
-constexpr milliseconds attempt_time{4000};
-constexpr milliseconds pause_between_rounds{50};
-
-/// The place where a member can be reached, as it tells the others.
-struct Contact {
-  std::string machine;  ///< equal for members that share a network stack
-  std::uint16_t port = 0;
-  std::vector<std::string> addresses;
-};
-
-std::string encode(const Contact& contact) {
-  network::WireWriter writer;
-  writer.text(contact.machine).integer(contact.port).integer(static_cast<std::uint16_t>(contact.addresses.size()));
-  for (const std::string& address : contact.addresses) writer.text(address);
-  return writer.take();
-}
-
-Contact decode(std::string_view bytes) {
-  network::WireReader reader(bytes);
-  Contact contact;
-  contact.machine = reader.text();
-  contact.port = reader.integer<std::uint16_t>();
-  const auto count = reader.integer<std::uint16_t>();
-  for (int i = 0; i < count; ++i) contact.addresses.emplace_back(reader.text());
-  return contact;
-}
 
 /// The addresses of this host that `interface` means: those of an interface, or that one address; empty: all but loopback.
 std::vector<network::InterfaceAddress> chosen_addresses(const std::string& interface) {
@@ -83,8 +56,8 @@ class Connector {
     if (!options_.interface.empty()) own_.addresses.resize(1);
     own_.port = network::local_endpoint(listener).port;
     network::Gate gate(std::move(listener), std::string(job_.token()), purpose(group_.index), "transport socket");
-    for (const std::string& text : exchange_texts(job_, group_, "socket.contact", encode(own_)))
-      contacts_.push_back(decode(text));
+    for (const std::string& text : exchange_texts(job_, group_, "socket.contact", own_.encode()))
+      contacts_.push_back(Contact::decode(text));
     deadline_ = Clock::now() + job_.timeout();
     // Each member connects to those before it and is connected to by those after it; the first has nobody to wait for, so all
     // come through.
@@ -97,20 +70,9 @@ class Connector {
   }
 
  private:
-  /// Where the members are on one machine, nobody else needs to see the port.
   Socket listen() {
     if (!options_.interface.empty()) return network::listen_on(own_.addresses.front(), 0);
-    if (!all_on_this_machine()) return network::listen_on("", 0);
-    try {
-      return network::listen_on("127.0.0.1", 0);
-    } catch (const SystemError&) {
-      return network::listen_on("::1", 0);  // a machine of IPv6 alone
-    }
-  }
-
-  bool all_on_this_machine() {
-    const std::vector<std::string> machines = exchange_texts(job_, group_, "socket.machine", own_.machine);
-    return std::all_of(machines.begin(), machines.end(), [&](const std::string& machine) { return machine == own_.machine; });
+    return network::listen_for(exchange_texts(job_, group_, "socket.machine", own_.machine));
   }
 
   Socket& socket(int member) { return sockets_[static_cast<std::size_t>(member)]; }
@@ -131,36 +93,18 @@ class Connector {
 
   Socket connect_one(int member) {
     const Contact& contact = contacts_[static_cast<std::size_t>(member)];
-    std::vector<std::string> addresses = contact.addresses;
-    const bool same_machine = contact.machine == own_.machine;
-    if (same_machine && options_.interface.empty()) {
-      addresses = {"127.0.0.1", "::1"};
-    } else if (!same_machine) {
-      // An address that this machine has too, such as that of a container bridge, would lead back here.
-      std::erase_if(addresses, [&](const std::string& address) {
-        return std::find(own_.addresses.begin(), own_.addresses.end(), address) != own_.addresses.end();
-      });
-    }
-    const std::string from = options_.interface.empty() ? std::string() : own_.addresses.front();
+    // One that the user has named is taken on one machine, too.
+    const bool as_named = contact.machine == own_.machine && !options_.interface.empty();
     const std::string claim = network::WireWriter().integer(static_cast<std::int32_t>(group_.index)).take();
-    std::string reason = "it offers no address";
-    while (Clock::now() < deadline_) {
-      for (const std::string& address : addresses) {
-        job_.check();
-        try {
-          const Deadline attempt = std::min(deadline_, Clock::now() + attempt_time);
-          Socket socket = network::connect_to(address, contact.port, attempt, from);
-          network::prove_to_server(socket, job_.token(), purpose(member), claim,
-                                   std::min(deadline_, Clock::now() + job_.timeout()));
-          return socket;
-        } catch (const SystemError& error) {
-          reason = error.what();
-        }
-      }
-      if (addresses.empty()) break;
-      std::this_thread::sleep_for(pause_between_rounds);
+    const std::string where = purpose(member);
+    try {
+      return network::connect_and_prove(
+          as_named ? contact.addresses : network::ways_to(contact, own_), contact.port,
+          {.secret = job_.token(), .purpose = where, .claim = claim, .timeout = job_.timeout()}, deadline_,
+          [this] { job_.check(); }, options_.interface.empty() ? std::string() : own_.addresses.front());
+    } catch (const SystemError& error) {
+      blame(member, "cannot connect to " + name(member) + ": " + error.what());
     }
-    blame(member, "cannot connect to " + name(member) + ": " + reason);
   }
 
   void accept_rest(network::Gate& gate) {
