@@ -28,16 +28,6 @@ CONSIST_API std::int64_t save_checkpoint(JoinedJob& job, CheckpointWriter* write
                                          std::span<const TensorSource> tensors,
                                          const std::map<std::string, std::string>& parts = {});
 
-/// The same in the memory of hosts, each of which has a folder of its own for what its ranks need: `writer`, which keeps two, on
-/// the first rank of each host, null elsewhere. The snapshots before stay until those of all hosts are complete, so that there is
-/// a step of which all hosts have one.
-CONSIST_API void save_snapshot(JoinedJob& job, CheckpointWriter* writer, CheckpointState state,
-                               std::span<const TensorSource> tensors, const std::map<std::string, std::string>& parts);
-
-/// Called by every rank with the folder of its host: the newest snapshot of which all hosts have one; nothing if there is none,
-/// or one of them is not sound, of which rank 0 warns. Each rank verifies the file that it wrote.
-CONSIST_API std::optional<Checkpoint> find_snapshot(Job& job, const std::string& folder);
-
 /// Called by every rank: the checkpoint that rank 0 finds with latest_checkpoint(), having verified it for all. What it refused
 /// is told in `refused` on rank 0. Throws as latest_checkpoint does, and DataError on a rank that cannot read what rank 0 found.
 CONSIST_API std::optional<Checkpoint> find_checkpoint(Job& job, const std::string& folder,

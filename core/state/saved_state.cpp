@@ -52,7 +52,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
       job_(job),
       goes_on_(config.resume || job.generation() > 0),
       own_archive_(continuation.archived()),
-      snapshots_(continuation.snapshot_every > 0 ? continuation.snapshots : ""),
+      keeps_snapshots_(continuation.snapshot_every > 0 && !continuation.snapshots.empty()),
       layout_(mesh_text(layout.mesh)),
       sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()),
       parameters_(names_of_parameters(whole_model(*parts.architecture, config.freeze), *parts.optimizer)) {
@@ -64,7 +64,9 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
                      ModelWeights::advice(parts.model_folder) + "; --from-scratch initialises weights");
   }
   if (!config.export_folder.empty()) export_dtype_ = export_dtype(config, parts);
-  if (goes_on_) find_newest_checkpoint();
+  std::unique_ptr<Snapshots> snapshots;
+  if (keeps_snapshots_) snapshots = std::make_unique<Snapshots>(job, continuation.snapshots);
+  if (goes_on_) find_newest_checkpoint(snapshots.get());
   if (nothing_left_) return;
   std::unique_ptr<CheckpointWriter> disk;
   if (!config.checkpoint.empty() && job.rank() == 0) {
@@ -75,7 +77,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
     }
     disk = std::make_unique<CheckpointWriter>(config.checkpoint, config.checkpoint_keep);
   }
-  saver_ = std::make_unique<StateSaver>(job, std::move(disk), snapshots_);
+  saver_ = std::make_unique<StateSaver>(job, std::move(disk), std::move(snapshots));
   if (!config.export_folder.empty() && job.rank() == 0) {
     if (std::error_code ignored;
         std::filesystem::exists(config.export_folder, ignored) && !std::filesystem::is_directory(config.export_folder, ignored)) {
@@ -123,8 +125,8 @@ std::int64_t SavedState::fill_values(TrainingState& state) {
   return 0;
 }
 
-void SavedState::find_newest_checkpoint() {
-  if (!snapshots_.empty()) checkpoint_ = find_snapshot(job_, snapshots_);
+void SavedState::find_newest_checkpoint(Snapshots* snapshots) {
+  if (snapshots != nullptr) checkpoint_ = snapshots->find();
   from_memory_ = checkpoint_.has_value();
   if (!config_.checkpoint.empty() && !is_behind_snapshot()) {
     checkpoint_ = find_checkpoint(job_, config_.checkpoint);

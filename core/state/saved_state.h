@@ -66,10 +66,11 @@ class SavedState {
   void export_model(TrainingState& state) const;
 
  private:
-  void find_newest_checkpoint();
+  /// `snapshots`: null: none are kept.
+  void find_newest_checkpoint(Snapshots* snapshots);
   bool is_behind_snapshot();
   /// The ranks that save together: those of a host where there are snapshots, else all (none).
-  std::span<const int> savers() const { return snapshots_.empty() ? std::span<const int>() : job_.host_ranks(); }
+  std::span<const int> savers() const { return keeps_snapshots_ ? job_.host_ranks() : std::span<const int>(); }
   std::int64_t fill_values(TrainingState& state);
   void prepare_saving(TrainingState& state);
   /// True if an export that is there may be replaced: as asked, or since ranks of this run that failed may have written it.
@@ -85,7 +86,7 @@ class SavedState {
   JoinedJob& job_;
   const bool goes_on_;           // what is there is of this run: with --resume, or after a failure
   const bool own_archive_;       // earlier ranks of this run have named it
-  const std::string snapshots_;  // their folder; empty: none are kept
+  const bool keeps_snapshots_;
   std::string layout_;
   std::int64_t sequences_per_step_;
   /// By parameter of the whole model, of which a pipeline stage has some: what a checkpoint holds for it, its own name first.

@@ -8,6 +8,7 @@
 
 #include "consist/error.h"
 #include "consist/host.h"
+#include "consist/log.h"
 #include "consist/text.h"
 #include "core/checkpoint/save_checkpoint.h"
 
@@ -18,8 +19,6 @@ namespace fs = std::filesystem;
 
 /// A copy for checkpoints alone may take this share of what the host has available.
 constexpr double share_of_copy = 0.5;
-/// Snapshots of a host: one that is whole, and one that is being written.
-constexpr int snapshots_at_once = 2;
 
 /// Bytes of all files in the folder.
 double bytes_in(const std::string& folder) {
@@ -42,42 +41,73 @@ std::string amount(double bytes) {
   return bytes_text(static_cast<std::int64_t>(bytes));
 }
 
+/// The memory of this host that snapshots may take.
+class SnapshotMemory {
+ public:
+  explicit SnapshotMemory(std::string folder)
+      : folder_(std::move(folder)),
+        there_(bytes_in(folder_)),
+        free_(free_in(folder_)),
+        available_(static_cast<double>(available_host_memory())) {}
+
+  /// True if there is enough for snapshots of `kept` bytes at a time and a copy of `copied` bytes that is being written.
+  bool fits(double copied, double kept) const { return folder_needs(kept) <= free_ && folder_needs(kept) + copied <= available_; }
+
+  std::string refusal(const std::string& host, double of_host) const {
+    const double folder = folder_needs(of_host);
+    const bool is_folder = folder > free_;
+    return "snapshots of the ranks on " + host + " need " +
+           (is_folder ? amount(folder) + " in " + folder_ + " (two of them), where " + amount(free_) + " are free"
+                      : amount(folder + of_host) + " of its memory (two of them, and a copy that is being written), of which " +
+                            amount(available_) + " are available") +
+           ". Give --snapshot-every 0, and a run goes on from its checkpoints alone, or more " +
+           (is_folder ? "shared memory (containers: --shm-size)" : "memory or hosts");
+  }
+
+ private:
+  double folder_needs(double kept) const { return Snapshots::at_once * kept - there_; }
+
+  std::string folder_;
+  double there_;  // of the ranks before, which new snapshots replace
+  double free_, available_;
+};
+
 }  // namespace
 
-StateSaver::StateSaver(JoinedJob& job, std::unique_ptr<CheckpointWriter> disk, std::string snapshots)
-    : job_(job), snapshots_(std::move(snapshots)), disk_(std::move(disk)) {
-  if (!snapshots_.empty() && job.rank() == job.host_ranks().front())
-    memory_ = std::make_unique<CheckpointWriter>(snapshots_, snapshots_at_once);
-}
+StateSaver::StateSaver(JoinedJob& job, std::unique_ptr<CheckpointWriter> disk, std::unique_ptr<Snapshots> snapshots)
+    : job_(job), disk_(std::move(disk)), snapshots_(std::move(snapshots)) {}
 
 StateSaver::~StateSaver() = default;
 
-void StateSaver::check_snapshot_memory(double of_host) const {
-  const double there = bytes_in(snapshots_);  // of the ranks before, which new snapshots replace
-  const double folder = snapshots_at_once * of_host - there, all = folder + of_host;
-  const double room = free_in(snapshots_), available = static_cast<double>(available_host_memory());
-  if (folder <= room && all <= available) return;
-  const bool is_folder = folder > room;
-  throw UsageError("snapshots of the ranks on " + std::string(job_.host()) + " need " +
-                   (is_folder ? amount(folder) + " in " + snapshots_ + " (two of them), where " + amount(room) + " are free"
-                              : amount(all) + " of its memory (two of them, and a copy that is being written), of which " +
-                                    amount(available) + " are available") +
-                   ". Give --snapshot-every 0, and a run goes on from its checkpoints alone, or more " +
-                   (is_folder ? "shared memory (containers: --shm-size)" : "memory or hosts"));
+void StateSaver::prepare_snapshots(double of_host) {
+  const double of_neighbour = snapshots_->bytes_of_neighbour(of_host);
+  bool fits = true;
+  if (job_.rank() == job_.host_ranks().front()) {
+    const SnapshotMemory memory(snapshots_->folder());
+    if (!memory.fits(of_host, of_host)) throw UsageError(memory.refusal(std::string(job_.host()), of_host));
+    fits = memory.fits(of_host, of_host + of_neighbour);
+  }
+  const std::vector<std::string> lacking = snapshots_->keep_copies(fits);
+  if (lacking.empty() || job_.rank() != 0) return;
+  std::string names;
+  for (const std::string& name : lacking) names += (names.empty() ? "" : ", ") + name;
+  log::warn(
+      "snapshots are kept on their own hosts alone, and a host that is lost takes its own with it: memory for two snapshots "
+      "of another host is lacking on " +
+      names);
 }
 
 bool StateSaver::prepare(const std::shared_ptr<Device>& device, const OwnedTensors& tensors, bool beside) {
-  if (snapshots_.empty() && !beside) return true;
+  if (!snapshots_ && !beside) return true;
   const std::span<const int> ranks = job_.host_ranks();
   const double own = static_cast<double>(tensors.bytes());
   const double of_host = job_.reduce("saving.bytes", {own}, ReduceOp::sum, job_.timeout(), ranks).front();
-  bool fits = true;
-  if (job_.rank() == ranks.front()) {
-    if (!snapshots_.empty()) check_snapshot_memory(of_host);
-    fits = !snapshots_.empty() || of_host <= share_of_copy * static_cast<double>(available_host_memory());
+  if (snapshots_) {
+    prepare_snapshots(of_host);
+  } else {
+    const bool here = of_host <= share_of_copy * static_cast<double>(available_host_memory());
+    if (job_.broadcast("saving.fits", here ? "yes" : "no", job_.timeout(), ranks) == "no") return false;
   }
-  fits = job_.broadcast("saving.fits", fits ? "yes" : "no", job_.timeout(), ranks) == "yes";
-  if (!fits) return false;
   copy_ = std::make_unique<StagedTensors>(device);
   copy_->reserve(tensors.sources);
   return true;
@@ -103,7 +133,7 @@ bool StateSaver::save(const OwnedTensors& of_host, const OwnedTensors& mine, Che
 }
 
 void StateSaver::write(const Work& work) {
-  if (!snapshots_.empty()) save_snapshot(job_, memory_.get(), work.state, work.of_host.sources, work.of_host.parts);
+  if (snapshots_) snapshots_->save(work.state, work.of_host.sources, work.of_host.parts);
   if (!work.to_disk) return;
   const std::int64_t bytes = save_checkpoint(job_, disk_.get(), work.state, work.mine.sources, work.mine.parts);
   const std::lock_guard lock(mutex_);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint_writer.h"
+#include "core/checkpoint/snapshots.h"
 #include "core/job/job.h"
 #include "core/state/background_work.h"
 #include "core/state/owned_tensors.h"
@@ -20,14 +21,14 @@ namespace consist {
 /// are complete or not there, whatever ends the ranks (CheckpointWriter).
 class StateSaver {
  public:
-  /// `checkpoints` are kept on the disk by `disk`, which rank 0 has where there is a folder for them. `snapshots`: the folder of
-  /// Continuation::snapshots; empty: none.
-  StateSaver(JoinedJob& job, std::unique_ptr<CheckpointWriter> disk, std::string snapshots);
+  /// Checkpoints are kept on the disk by `disk`, which rank 0 has where there is a folder for them. `snapshots`: null: none.
+  StateSaver(JoinedJob& job, std::unique_ptr<CheckpointWriter> disk, std::unique_ptr<Snapshots> snapshots);
   ~StateSaver();
 
   /// Called by every rank before the first save(), with what it will save: takes memory for the copy. With a folder for
-  /// snapshots, throws UsageError where the ranks of this host lack memory for the copy and two snapshots. Else `beside` says if
-  /// checkpoints are to be written beside training; returns false if the host lacks memory for that.
+  /// snapshots, throws UsageError where the ranks of this host lack memory for the copy and two snapshots; hosts keep each
+  /// other's if all have the memory for that, else rank 0 warns. Without snapshots `beside` says if checkpoints are to be written
+  /// beside training; returns false if the host lacks memory for that.
   bool prepare(const std::shared_ptr<Device>& device, const OwnedTensors& tensors, bool beside);
 
   /// Called by every rank: saves `of_host` as a snapshot, if there is a folder for them, and with `to_disk` a checkpoint of
@@ -55,14 +56,13 @@ class StateSaver {
     bool to_disk = false;
   };
   void write(const Work& work);
-  void check_snapshot_memory(double of_host) const;
+  void prepare_snapshots(double of_host);
 
   JoinedJob& job_;
-  const std::string snapshots_;
-  std::unique_ptr<CheckpointWriter> disk_;    // of rank 0
-  std::unique_ptr<CheckpointWriter> memory_;  // of the first rank of a host
-  std::unique_ptr<StagedTensors> copy_;       // null: everything is written at once
-  std::mutex mutex_;                          // of saved_
+  std::unique_ptr<CheckpointWriter> disk_;  // of rank 0
+  std::unique_ptr<Snapshots> snapshots_;
+  std::unique_ptr<StagedTensors> copy_;  // null: everything is written at once
+  std::mutex mutex_;                     // of saved_
   std::vector<Saved> saved_;
   BackgroundWork work_;  // ends before what it uses
 };

@@ -42,7 +42,8 @@ class StateSaverTest : public ::testing::Test {
                                 }});
   }
   StateSaver make(const std::string& snapshots = "") const {
-    return {*job_, std::make_unique<CheckpointWriter>(folder_ / "disk", 2), snapshots};
+    return {*job_, std::make_unique<CheckpointWriter>(folder_ / "disk", 2),
+            snapshots.empty() ? nullptr : std::make_unique<Snapshots>(*job_, snapshots)};
   }
   float first_of(const std::string& folder) const {
     float value = 0;
@@ -131,7 +132,7 @@ TEST_F(StateSaverTest, ThrowsLaterWhatSavingMet) {
 }
 
 TEST_F(StateSaverTest, RefusesSnapshotsWithoutMemoryForThem) {
-  StateSaver saver(*job_, nullptr, folder_ / "memory");
+  StateSaver saver(*job_, nullptr, std::make_unique<Snapshots>(*job_, folder_ / "memory"));
   tensors_.sources.push_back({"y", DType::f32, Shape{std::int64_t{1} << 50}, {}});
   EXPECT_THAT([&] { saver.prepare(device_, tensors_, false); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr("need"), HasSubstr("--snapshot-every 0"))));
