@@ -44,6 +44,7 @@ std::string watched_lines(const std::string& command, const std::string& end) {
   return "set -m  # signals that this shell has ignored are not ignored there\n" + command +
          " 3<&- &\n"
          "launcher=$!\n"
+         "set +m  # or it says how its jobs end\n"
          "# Signals that the connection names; its end asks for the ranks' end.\n"
          "{ while IFS= read -r signal <&3; do kill -s \"$signal\" \"$launcher\"; done; kill -s " +
          end +

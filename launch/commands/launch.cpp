@@ -51,6 +51,7 @@ void check(const std::vector<std::string>& command, int ranks, launch::LaunchOpt
   const launch::RestartOptions restarts = check_train({command.begin() + 1, command.end()}, ranks);
   options.max_restarts = restarts.most;
   options.snapshots = restarts.snapshot_every > 0;
+  options.nodes.timeout = std::chrono::seconds(restarts.timeout_seconds);
 }
 
 int launch(const CommandLine& line) {

@@ -41,7 +41,7 @@ constexpr RunOption train_options[] = {
 };
 
 launch::RestartOptions restart_options(const CommandLine& line) {
-  return {static_cast<int>(line.integer("max-restarts")), line.integer("snapshot-every")};
+  return {.most = static_cast<int>(line.integer("max-restarts")), .snapshot_every = line.integer("snapshot-every")};
 }
 
 /// The options as a command line of the ranks' launcher has them; none without restarts.
@@ -64,7 +64,9 @@ launch::RestartOptions check_train(const std::vector<std::string>& arguments, in
   config.ranks = ranks;
   plan_training(config, host);
   say_plugin_warnings(host);
-  return restart_options(parsed);
+  launch::RestartOptions restarts = restart_options(parsed);
+  restarts.timeout_seconds = config.timeout_seconds;
+  return restarts;
 }
 
 namespace {
