@@ -23,7 +23,8 @@ for ((tries = 0; tries < 500; ++tries)); do
   sleep 0.02
 done
 ip link delete "$name" 2> /dev/null || true  # of the host before: connections that its end left open keep its network alive
-ip link add "$name" type veth peer name inner netns "$host"
+# The same hardware address each time: others still know that of the host before.
+ip link add "$name" type veth peer name inner address "02:00:00:00:00:$(printf %02x "${address##*.}")" netns "$host"
 ip link set "$name" master bridge up
 echo "$host"
 wait "$host"

@@ -69,20 +69,22 @@ def write_files(folder: Path, addresses: Dict[str, str]) -> None:
 
 
 class SshNetwork(Hosts):
-    """node1 and node2, which control and they themselves reach by name."""
+    """node1, node2, ... and the last one as a spare, which control and they themselves reach by name."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "10.78.0", 2)
-        self.hosts = list(self.addresses)
+    def __init__(self, folder: Path, hosts: int = 2) -> None:
+        super().__init__(folder, "10.78.0", hosts + 1)
+        *self.hosts, self.spare = self.addresses
 
     def set_up(self) -> None:
         write_files(self.folder, self.addresses)
         assert self.run(["sh", "-c", IN_ITS_RUN, "sh", "true"]).returncode == 0
         for name in self.addresses:
             self.start_node(name)
-        for name in self.addresses:
-            wait_for(lambda name=name: self.run(["ssh", "-F", self.folder / "ssh_config", "-o", "BatchMode=yes", name, "true"]).returncode == 0,
-                     SECONDS_TO_START, f"{name} answers\n{self.logs()}")
+
+    def start_node(self, name: str) -> None:
+        super().start_node(name)
+        words = ["ssh", "-F", self.folder / "ssh_config", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", name, "true"]
+        wait_for(lambda: self.run(words).returncode == 0, SECONDS_TO_START, f"{name} answers\n{self.logs()}")
 
     def daemon(self, name: str) -> List[str]:
         return ["/usr/sbin/sshd", "-D", "-e", "-f", str(self.folder / "sshd_config")]

@@ -168,6 +168,31 @@ def test_a_host_that_vanishes_is_named(hosts: Place, program: str, tmp_path: Pat
         hosts.start_node("node2")
 
 
+def test_a_host_that_vanishes_is_replaced(hosts: Place, program: str, tmp_path: Path) -> None:
+    """There is no checkpoint: the run goes on from the copy of the lost host's snapshot."""
+    if not isinstance(hosts, SshNetwork):
+        pytest.skip("a port cannot vanish as a host does; hosts of their own need root")
+    write(hosts, program, tmp_path)
+    text = (tmp_path / "cluster.toml").read_text().replace('options = [', 'options = ["-o", "ServerAliveInterval=2", ')
+    (tmp_path / "cluster.toml").write_text(text.replace('"node2"', f'"node2", "{hosts.spare}"'))
+    words = ["150" if word == "3" else word for word in TINY]
+    run = hosts.start([program, "train", "--on", "ssh", "--ranks", 4, *words, "--archive", "run.h5", "--timeout", 5, "--max-restarts", 2,
+                       "--snapshot-every", 5], tmp_path)
+    trains(tmp_path, run)
+    time.sleep(1)  # some snapshots later
+    hosts.lose_node("node2")
+    try:
+        output, errors = run.communicate(timeout=150)
+        assert run.returncode == 0, output + errors
+        assert re.search(r"has lost a host: host node2 is lost", errors) and f"goes on with {hosts.spare} in place 1" in errors, errors
+        assert f"the snapshot of {hosts.spare} comes from its copy on node1" in errors, errors
+        assert re.search(r"node 1 of the job is lost; the run goes on after step \d+ from the snapshot in memory", output + errors), output + errors
+    finally:
+        hosts.start_node("node2")
+    whole = hosts.run([program, "train", *words, "--ranks", 4, "--archive", "whole.h5"], tmp_path, timeout=90)
+    assert whole.returncode == 0 and losses_of(tmp_path / "run.h5") == losses_of(tmp_path / "whole.h5")
+
+
 @pytest.mark.parametrize("host,message", [
     ("127.0.0.1:9", r"cannot reach host 127.0.0.1:9 by ssh: .*Connection refused.*; try ssh -o BatchMode=yes"),
     ("no-such-host.invalid", "Could not resolve hostname.*name it in ssh.hosts as ssh here knows it"),

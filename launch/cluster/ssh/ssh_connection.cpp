@@ -24,12 +24,13 @@ std::string remedy(const std::string& complaint, const std::string& host) {
 
 }  // namespace
 
-SshConnection::SshConnection(const SshSettings& settings, int node, const std::string& script, const JobListener& listener)
-    : name_(settings.host(node).text()),
+SshConnection::SshConnection(const SshSettings& settings, const SshHost& host, int node, const std::string& script,
+                             const JobListener& listener)
+    : name_(host.text()),
       leads_(node == 0),
       listener_(listener),
       process_(
-          ssh_words(settings, settings.host(node), "exec bash -c " + shell_word(script) + " consist " + std::to_string(node)),
+          ssh_words(settings, host, "exec bash -c " + shell_word(script) + " consist " + std::to_string(node)),
           [this](const std::string& line) { take_output(line); }, [this](const std::string& line) { take_error(line); }) {}
 
 void SshConnection::start(const std::string& input) {

@@ -14,9 +14,11 @@ namespace consist::launch {
 
 class SshConnection {
  public:
-  /// Begins to connect. Lines of host 0 go to the listener as they are, those of others with their name before them, and only
-  /// what they write to standard error. The listener outlives this. Throws SystemError where there is no ssh.
-  SshConnection(const SshSettings& settings, int node, const std::string& script, const JobListener& listener);
+  /// Begins to connect to the host that is to have this place in the job. Lines of place 0 go to the listener as they are, those
+  /// of others with their name before them, and only what they write to standard error. The listener outlives this. Throws
+  /// SystemError where there is no ssh.
+  SshConnection(const SshSettings& settings, const SshHost& host, int node, const std::string& script,
+                const JobListener& listener);
 
   /// Passes on what has come. False once the connection has ended.
   bool look() { return process_.look(); }
