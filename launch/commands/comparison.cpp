@@ -52,7 +52,7 @@ class Comparison {
       : request_(std::move(request)),
         referee_(std::move(referee)),
         host_(host),
-        runner_(request_.cluster ? make_cluster_runner(request_.cluster, host, request_.plugins)
+        runner_(request_.cluster ? make_cluster_runner("compare", request_.cluster, host, request_.plugins)
                                  : make_local_runner(host, request_.plugins)),
         summary_((fs::path(request_.output) / "comparison.h5").string()) {}
 

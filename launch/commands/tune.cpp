@@ -23,6 +23,9 @@
 #include "launch/cli/json_output.h"
 #include "launch/cli/plugin_options.h"
 #include "launch/cli/run_options.h"
+#include "launch/cluster/cluster.h"
+#include "launch/cluster/options.h"
+#include "launch/cluster/shell.h"
 #include "launch/commands/commands.h"
 #include "launch/compare/lists.h"
 #include "launch/predict/failure_options.h"
@@ -31,6 +34,7 @@
 #include "launch/search/tune/measure.h"
 #include "launch/search/tune/search.h"
 #include "launch/search/tune/table.h"
+#include "launch/start/noted_signals.h"
 
 namespace consist::commands {
 namespace {
@@ -39,9 +43,11 @@ using enum OptionKind;
 using Json = nlohmann::ordered_json;
 
 constexpr RunOption tune_options[] = {
+    launch::on_option,
+    launch::cluster_option,
     valued("measure", integer, "3", "N",
-           "runs of the best N here, if the device here is of the machine that is searched for: all for 10 steps, the "
-           "better half for 30, and so on",
+           "runs of the best N here, if the device here is of the machine that is searched for, or as jobs (--on): all for 10 "
+           "steps, the better half for 30, and so on",
            "0.."),
     valued("objective", choice, "tokens", "O",
            "tokens: the most tokens per second; memory: the least memory; cost: the lowest --price of a billion "
@@ -124,6 +130,9 @@ std::string command_of(const launch::Candidate& candidate, const CommandLine& li
     choices.push_back({"transport", transports});
   }
   std::string command = "consist train";
+  for (const char* option : {"on", "cluster"}) {
+    if (line.has(option)) command += std::string(" --") + option + " " + launch::shell_word(line.value(option));
+  }
   std::set<std::string> left_out{"json"};
   if (!transports.empty() || !line.is_on_command_line("transport")) left_out.insert("transport");
   for (const std::string& word : words_of_others(line, left_out)) command += " " + word;
@@ -187,17 +196,21 @@ void check_names(const std::vector<std::string>& transports, PluginHost& host) {
   }
 }
 
+/// Runs the best here, if the machine is the one that was searched for, or on the cluster.
 void measure_the_best(launch::SearchResult& result, std::size_t count, const launch::SearchRequest& request, PluginHost& host,
-                      const std::vector<std::string>& plugins) {
+                      const std::vector<std::string>& plugins, const std::shared_ptr<const launch::Cluster>& cluster) {
   if (count == 0) return;
-  const std::string reason = launch::reason_not_to_measure(*request.machine, request.config, host);
+  const std::string reason = cluster ? "" : launch::reason_not_to_measure(*request.machine, request.config, host);
   if (!reason.empty()) {
     std::printf("Nothing is measured: %s.\n", printable(reason).c_str());
     return;
   }
+  launch::note_signals();
   std::vector<launch::Candidate*> best;
   for (std::size_t n = 0; n < std::min(count, result.candidates.size()); ++n) best.push_back(&result.candidates[n]);
-  launch::measure(best, host, plugins);
+  const std::unique_ptr<launch::RowRunner> runner =
+      cluster ? launch::make_cluster_runner("tune", cluster, host, plugins) : launch::make_local_runner(host, plugins);
+  launch::measure(best, host, *runner);
 }
 
 Json row_of(const launch::Candidate& candidate, const CommandLine& line, const std::string& fitted, const launch::RowRates& rates,
@@ -274,6 +287,11 @@ void print_search(const launch::SearchRequest& request) {
 
 int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const std::vector<std::string>& transports) {
   for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
+  std::shared_ptr<const launch::Cluster> cluster;
+  if (launch::is_on_cluster(parsed)) {
+    cluster = launch::make_cluster(parsed);
+    if (!parsed.has("ranks")) config.ranks = cluster->settings().ranks();
+  }
   launch::SearchRequest request{.config = std::move(config)};
   // Options that the command line does not give are searched: for a file that recomputes some layers, which layers, too.
   if (!parsed.has("recompute")) {
@@ -318,7 +336,7 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
     return exit_failed;
   }
 
-  measure_the_best(result, static_cast<std::size_t>(parsed.integer("measure")), request, host, plugin_paths(parsed));
+  measure_the_best(result, static_cast<std::size_t>(parsed.integer("measure")), request, host, plugin_paths(parsed), cluster);
   // That all draw the limit says nothing that the time does not say: it is shown where it was asked for.
   launch::RowRates shown = rates;
   if (request.objective != launch::Objective::energy && request.power.is_bound()) shown.power = {};

@@ -53,8 +53,8 @@ struct RowJob {
 
 class ClusterRunner final : public RowRunner {
  public:
-  ClusterRunner(std::shared_ptr<const Cluster> cluster, PluginHost& host, std::vector<std::string> plugins)
-      : cluster_(std::move(cluster)), host_(host), plugins_(std::move(plugins)) {}
+  ClusterRunner(std::string kind, std::shared_ptr<const Cluster> cluster, PluginHost& host, std::vector<std::string> plugins)
+      : kind_(std::move(kind)), cluster_(std::move(cluster)), host_(host), plugins_(std::move(plugins)) {}
 
   void run(const Next& next, const Ended& ended) override {
     const std::unique_ptr<ClusterJobs> jobs = cluster_->jobs();
@@ -94,7 +94,7 @@ class ClusterRunner final : public RowRunner {
     config.archive = row->run.archive;
     config.overwrite = config.overwrite || row->run.overwrite || std::filesystem::exists(row->run.archive);
     try {
-      row->job = make_train_job(*cluster_, {"compare", std::move(config), plugins_}, host_);
+      row->job = make_train_job(*cluster_, {kind_, std::move(config), plugins_}, host_);
     } catch (const UsageError& error) {  // its ranks do not fill nodes
       return ended(row->run, {.status = "refused", .reason = error.what()});
     }
@@ -124,6 +124,7 @@ class ClusterRunner final : public RowRunner {
     ended(row.run, outcome_of(end.status, reason, row.run.archive, row.run.base + ".log"));
   }
 
+  const std::string kind_;
   const std::shared_ptr<const Cluster> cluster_;
   PluginHost& host_;
   const std::vector<std::string> plugins_;
@@ -135,9 +136,9 @@ std::unique_ptr<RowRunner> make_local_runner(PluginHost& host, std::vector<std::
   return std::make_unique<LocalRunner>(host, std::move(plugins));
 }
 
-std::unique_ptr<RowRunner> make_cluster_runner(std::shared_ptr<const Cluster> cluster, PluginHost& host,
+std::unique_ptr<RowRunner> make_cluster_runner(const std::string& kind, std::shared_ptr<const Cluster> cluster, PluginHost& host,
                                                std::vector<std::string> plugins) {
-  return std::make_unique<ClusterRunner>(std::move(cluster), host, std::move(plugins));
+  return std::make_unique<ClusterRunner>(kind, std::move(cluster), host, std::move(plugins));
 }
 
 }  // namespace consist::launch

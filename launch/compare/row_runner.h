@@ -43,7 +43,8 @@ class RowRunner {
 
 /// `plugins` are the paths of --plugin.
 std::unique_ptr<RowRunner> make_local_runner(PluginHost& host, std::vector<std::string> plugins);
-std::unique_ptr<RowRunner> make_cluster_runner(std::shared_ptr<const Cluster> cluster, PluginHost& host,
+/// `kind` of the command that makes the jobs: "compare", which names them.
+std::unique_ptr<RowRunner> make_cluster_runner(const std::string& kind, std::shared_ptr<const Cluster> cluster, PluginHost& host,
                                                std::vector<std::string> plugins);
 
 }  // namespace consist::launch

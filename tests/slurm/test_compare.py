@@ -62,3 +62,18 @@ def test_a_row_that_is_cancelled_does_not_stop_the_rest_and_ctrl_c_does(slurm: S
     ends = [json.loads(line) for line in output.splitlines()]
     assert [event["state"] for event in ends if event["event"] == "run" and event["state"] != "started"] == ["failed", "interrupted"], output
     assert slurm.run(["squeue", "-h"]).stdout == ""
+
+
+def test_tune_measures_its_best_by_jobs(slurm: Slurm, program: str, tmp_path: Path) -> None:
+    """The place where the command is given has no such machine: its jobs have."""
+    write_cluster(tmp_path, f'folder = "{tmp_path}/shared"', f'consist = "{program}"', "nodes = 2")
+    words = ["--model", "qwen3-tiny", "--sequence", "32", "--global-batch", "4", "--device", "cpu", "--machine", "cpu"]
+    run = slurm.run([program, "tune", "--on", "slurm", *words, "--measure", 2, "--search-seconds", 5, "--json"], tmp_path, timeout=120)
+    assert run.returncode == 0, run.stdout + run.stderr
+    result = json.loads(run.stdout.splitlines()[-1])
+    measured = [row for row in result["rows"] if row["measured_ms"]]
+    assert sorted(row["measured_steps"] for row in measured) == [10, 30], result["rows"]
+    assert measured[0]["command"].startswith("consist train --on slurm "), measured[0]["command"]
+    assert all("--ranks" not in row["command"] for row in measured), "the file says how many"
+    names = sorted(path.name for path in (tmp_path / "shared").iterdir())
+    assert names == ["tune-1", "tune-2", "tune-3"], "two of 10 steps, the better one of 30"

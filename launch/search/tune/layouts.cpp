@@ -84,12 +84,12 @@ bool can_divide(std::int64_t sequence, int context, int tensor) {
 }
 
 /// The ranks of each kind of strategy.
-struct Division {
+struct RankDivision {
   int tensor, stages, context, experts, data;
 };
 
-std::vector<Division> divisions(const RunConfig& config, const ModelSizes& sizes, const Machine& machine) {
-  std::vector<Division> all;
+std::vector<RankDivision> divisions(const RunConfig& config, const ModelSizes& sizes, const Machine& machine) {
+  std::vector<RankDivision> all;
   for (const int tensor : divisors(config.ranks)) {
     if (tensor > machine.ranks_per_node || sizes.kv_heads % tensor != 0) continue;
     for (const int stages : divisors(config.ranks / tensor)) {
@@ -125,7 +125,7 @@ std::vector<LayoutChoice> layouts_of(const RunConfig& config, const ModelSizes& 
   const Strategies strategies(host);
   std::vector<LayoutChoice> layouts;
   std::size_t division = 0;
-  for (const Division& d : divisions(config, sizes, machine)) {
+  for (const RankDivision& d : divisions(config, sizes, machine)) {
     const std::vector<std::vector<std::string>> terms{
         terms_of(strategies.within_layers, d.tensor), terms_of(strategies.of_sequence, d.context),
         terms_of(strategies.of_experts, d.experts), terms_of(strategies.of_stages, d.stages),

@@ -10,11 +10,11 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
-#include "core/base/write_text.h"
 #include "core/config/option_table.h"
 #include "core/plan/parts.h"
 #include "launch/cli/run_options.h"
-#include "launch/compare/runs.h"
+#include "launch/compare/outcome.h"
+#include "launch/start/noted_signals.h"
 
 namespace consist::launch {
 namespace {
@@ -33,16 +33,13 @@ class RunFolder {
   }
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
-  std::string operator/(const char* name) const { return (path_ / name).string(); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
 
  private:
   std::filesystem::path path_;
 };
 
-void run(Candidate& candidate, const std::string& config_file, const RunFolder& folder, std::int64_t steps) {
-  std::printf("running %s, %lld steps\n", printable(text_of(candidate.choices)).c_str(), static_cast<long long>(steps));
-  std::fflush(stdout);
-  const RunOutcome outcome = run_in_process(config_file, {}, folder / "run.h5", folder / "run.log");
+void note(Candidate& candidate, const RunOutcome& outcome, std::int64_t steps) {
   if (outcome.status == "interrupted") throw SystemError("interrupted");
   candidate.measured_steps = steps;
   candidate.measured = 0;
@@ -51,7 +48,8 @@ void run(Candidate& candidate, const std::string& config_file, const RunFolder& 
     return;
   }
   candidate.problem = outcome.reason;
-  std::printf("  %s: %s\n", outcome.status.c_str(), printable(outcome.reason).c_str());
+  std::printf("  %s %s: %s\n", printable(text_of(candidate.choices)).c_str(), outcome.status.c_str(),
+              printable(outcome.reason).c_str());
 }
 
 }  // namespace
@@ -78,14 +76,25 @@ bool measured_before(const Candidate& a, const Candidate& b) {
   return rank_of(a) < rank_of(b);
 }
 
-void measure(std::vector<Candidate*> best, PluginHost& host, const std::vector<std::string>& plugins) {
+void measure(std::vector<Candidate*> best, PluginHost& host, RowRunner& runner) {
   const RunFolder folder;
-  const std::string file = folder / "run.toml";
   for (std::int64_t steps = 10; !best.empty(); steps *= 3) {
-    for (Candidate* candidate : best) {
-      write_text(file, to_toml(measured_config(candidate->config, steps, host), host, plugins));
-      run(*candidate, file, folder, steps);
-    }
+    std::size_t begun = 0;
+    const auto next = [&]() -> std::optional<RowRun> {
+      if (begun == best.size() || noted_signals().number != 0) return std::nullopt;
+      const std::size_t row = begun++;
+      const std::string label = text_of(best[row]->choices), base = folder / ("run-" + std::to_string(row));
+      std::printf("running %s, %lld steps\n", printable(label).c_str(), static_cast<long long>(steps));
+      std::fflush(stdout);
+      return RowRun{.row = row,
+                    .label = label,
+                    .config = measured_config(best[row]->config, steps, host),
+                    .archive = base + ".h5",
+                    .base = base,
+                    .overwrite = true};
+    };
+    runner.run(next, [&](const RowRun& run, const RunOutcome& outcome) { note(*best[run.row], outcome, steps); });
+    if (noted_signals().number != 0) throw SystemError("interrupted");
     if (best.size() == 1) break;
     std::stable_sort(best.begin(), best.end(), [](const Candidate* a, const Candidate* b) { return measured_before(*a, *b); });
     best.resize(best.size() / 2);

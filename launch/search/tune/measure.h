@@ -1,4 +1,4 @@
-// The best configurations of a search, run on this machine.
+// The best configurations of a search, measured by runs.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 
 #include "core/config/run_config.h"
 #include "core/plugin/host.h"
+#include "launch/compare/row_runner.h"
 #include "launch/search/tune/search.h"
 
 namespace consist::launch {
@@ -17,9 +18,8 @@ RunConfig measured_config(RunConfig config, std::int64_t steps, PluginHost& host
 /// True if the measurements prefer `a`: it ran, it ran in a later round, or it was faster, in this order.
 bool measured_before(const Candidate& a, const Candidate& b);
 
-/// Runs those of `best` in processes of their own, by successive halving: all for 10 steps, the better half for 30, and so on.
-/// Says so on stdout. `plugins` are the paths of --plugin. Throws SystemError where no process can be started and when it is
-/// interrupted.
-void measure(std::vector<Candidate*> best, PluginHost& host, const std::vector<std::string>& plugins);
+/// Runs those of `best`, by successive halving: all for 10 steps, the better half for 30, and so on. Says so on stdout. Throws as
+/// RowRunner, and SystemError when it is interrupted.
+void measure(std::vector<Candidate*> best, PluginHost& host, RowRunner& runner);
 
 }  // namespace consist::launch
