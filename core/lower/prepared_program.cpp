@@ -134,11 +134,14 @@ Buffer PreparedProgram::buffer(TensorId tensor) const {
 void PreparedProgram::bind(void* device_arena, void* host_arena, bool profile) {
   arenas_[0] = static_cast<char*>(device_arena);
   arenas_[1] = static_cast<char*>(host_arena);
+  of_timing_[0] = of_timing_[1] = nullptr;
   hand_over(profile);
 }
 
 void PreparedProgram::set_timing(bool timed) {
-  hand_over(timed);
+  Executable* const known = of_timing_[timed ? 1 : 0];
+  if (known == nullptr) return hand_over(timed);
+  executable_.store(known, std::memory_order_release);
 }
 
 void PreparedProgram::hand_over(bool profile) {
@@ -159,6 +162,7 @@ void PreparedProgram::hand_over(bool profile) {
     launches.push_back(std::move(launch));
   }
   executables_.push_back(device_->prepare(std::move(launches), profile));
+  of_timing_[profile ? 1 : 0] = executables_.back().get();
   executable_.store(executables_.back().get(), std::memory_order_release);
 }
 

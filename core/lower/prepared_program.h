@@ -37,8 +37,8 @@ class CONSIST_API PreparedProgram {
 
   /// Computes every buffer's address and hands the launches to the device.
   void bind(void* device_arena, void* host_arena, bool profile);
-  /// Hands the launches of a bound program to the device again, to be timed one by one or not. Between two runs. The former
-  /// executable() lives on: another thread may be reading its position.
+  /// From now on the launches of a bound program are timed one by one, or not: they are handed to the device again, if that was
+  /// not done before. Between two runs. The former executable() lives on: another thread may be reading its position.
   void set_timing(bool timed);
 
   const Program& program() const noexcept { return program_; }
@@ -65,7 +65,8 @@ class CONSIST_API PreparedProgram {
   std::vector<std::string> labels_;
   MemoryPlan plan_;
   char* arenas_[memory_spaces] = {};
-  std::vector<std::unique_ptr<Executable>> executables_;  // the newest runs
+  std::vector<std::unique_ptr<Executable>> executables_;
+  Executable* of_timing_[2] = {};  // of these, those of the memory that is bound: not timed, timed
   std::atomic<Executable*> executable_{nullptr};
 };
 

@@ -80,8 +80,8 @@ bool has_archive(Job& job, const RunConfig& config) {
   return job.broadcast("has_archive", config.archive.empty() ? "no" : "yes", job.timeout()) == "yes";
 }
 
-/// True if timing costs nothing: a processor reads a clock.
-bool timing_is_free(const Device& device) {
+/// True if the device is processors of the host: timing costs nothing there, where a clock is read.
+bool is_processor(const Device& device) {
   return device.info().kind == "cpu";
 }
 
@@ -102,6 +102,7 @@ class RecordedRun {
   const RunConfig& config() const { return plan().config(); }
   TrainingState& state() { return session_->state(); }
   std::int64_t last_step() const { return first_step_ + events_->result.steps; }
+  bool always_timed() { return timed_throughout_ || (recorded_ && is_processor(session_->device())); }
   void open_data(const Plan& plan);
   /// The step and the evaluation of this rank.
   NamedPrograms compile(const Plan& plan) const;
@@ -213,7 +214,7 @@ void RecordedRun::open(const Plan& planned) {
 }
 
 void RecordedRun::fill() {
-  const bool is_free = timing_is_free(session_->device());
+  const bool is_free = is_processor(session_->device());
   recorded_ = has_archive(job_, config());
   timed_throughout_ = config().profile || !config().trace.empty();
   const auto timed_of = [&](std::int64_t steps) {
@@ -288,8 +289,8 @@ void RecordedRun::say_notes() {
 }
 
 TrainerResult RecordedRun::train_steps() {
-  events_.emplace(config(), job_, state(), *saved_, first_step_, context_.stop, recorder(), observers_, *sensors_, start_,
-                  timed_);
+  events_.emplace(config(), job_, state(), *saved_, first_step_, context_.stop, recorder(), observers_, *sensors_, start_, timed_,
+                  RankWatch::Devices{.timed = always_timed(), .processors = is_processor(session_->device())});
   events_->set_samples(context_.samples);
   events_->set_board(continuation().board);
   events_->begin_with_room(saved_->room());
@@ -297,7 +298,7 @@ TrainerResult RecordedRun::train_steps() {
     events_->set_room_maker([this](double room) {
       const Plan roomier = plan().with_room(room);
       saved_->set_room(room);
-      session_->replace(roomier, compile(roomier), timed_throughout_ || (recorded_ && timing_is_free(session_->device())));
+      session_->replace(roomier, compile(roomier), always_timed());
     });
   }
   const ProcessorWatch watch;

@@ -31,7 +31,7 @@ std::string sample_event(std::int64_t step, std::string text) {
 
 RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
                      const StopRequest& stop, Recorder& recorder, Observers& observers, const SensorLog& sensors,
-                     const StartTimes& start, TimedSteps timed)
+                     const StartTimes& start, TimedSteps timed, RankWatch::Devices devices)
     : job_(job),
       state_(state),
       saved_(saved),
@@ -43,7 +43,8 @@ RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, Sa
       start_(start),
       timed_(timed),
       line_(config.steps, job.rank() != 0),
-      progress_(job, state, first_step + 1) {}
+      progress_(job, state, first_step + 1),
+      watch_(job, state, devices) {}
 
 void RunEvents::begins(Activity activity, std::int64_t step, std::int64_t round) {
   progress_.begin(activity, step, round);
@@ -82,12 +83,26 @@ void RunEvents::step_finished(const StepReport& report) {
                               .aux_loss = report.auxiliary_loss,
                               .expert_load = report.expert_choices.empty() ? std::nullopt : std::optional(report.expert_load)};
   observers_.tell([&](Observer& observer) { observer.step(observed); });
+  watch_ranks(report);
   saved_.saver().check();
   tell_saved();
   if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
     throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
                 std::to_string(report.grad_norm) +
                 ": training has diverged. A lower --learning-rate, a warm-up (an option of the schedule) or --clip usually help");
+  }
+}
+
+void RunEvents::watch_ranks(const StepReport& report) {
+  for (const RankWatch::Finding& found : watch_.step_finished(times_, report.seconds)) {
+    recorder_.event("slow_rank",
+                    nlohmann::ordered_json{
+                        {"step", report.step}, {"rank", found.slow.rank}, {"host", found.host}, {"longer", found.slow.longer}}
+                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    line_.note("step " + std::to_string(report.step) + ": rank " + std::to_string(found.slow.rank) + " on host " + found.host +
+               " works " + fixed_text(100 * found.slow.longer, 0) +
+               "% longer than the other ranks do, waiting left out, and all go at its pace; consist doctor says what its "
+               "machine lacks");
   }
 }
 

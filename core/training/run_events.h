@@ -22,6 +22,7 @@
 #include "core/record/step_timeline.h"
 #include "core/state/saved_state.h"
 #include "core/state/training_state.h"
+#include "core/training/rank_watch.h"
 #include "core/training/samples.h"
 #include "core/training/stop_request.h"
 #include "core/training/trainer.h"
@@ -32,8 +33,8 @@ namespace consist {
 class RunEvents final : public TrainerEvents {
  public:
   RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
-            const StopRequest& stop, Recorder& recorder, Observers& observers, const SensorLog& sensors,
-            const StartTimes& start, TimedSteps timed);
+            const StopRequest& stop, Recorder& recorder, Observers& observers, const SensorLog& sensors, const StartTimes& start,
+            TimedSteps timed, RankWatch::Devices devices);
 
   /// Throws Error where the loss or the gradient norm is not finite.
   void step_finished(const StepReport& report) override;
@@ -76,6 +77,7 @@ class RunEvents final : public TrainerEvents {
   void save(std::int64_t step, bool to_disk);
   void tell_saved();
   void say_no_targets(std::int64_t step);
+  void watch_ranks(const StepReport& report);
 
   Job& job_;
   TrainingState& state_;
@@ -93,6 +95,7 @@ class RunEvents final : public TrainerEvents {
   std::chrono::system_clock::time_point began_;  // the last step
   ProgressLine line_;
   RunProgress progress_;
+  RankWatch watch_;
   std::function<void(double)> room_maker_;
   const SampleRequest* samples_ = nullptr;
   RankBoard* board_ = nullptr;
