@@ -61,6 +61,30 @@ class DeviceBlock {
   void* data_;
 };
 
+/// A message to one member and another from it; nothing where the partner is the member itself.
+class Exchange final : public Collective {
+ public:
+  explicit Exchange(int partner) : partner_(partner) {}
+  int partner() const { return partner_; }
+  const char* name() const override { return "exchange"; }
+  std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
+  std::int64_t output(std::int64_t total, int /*members*/) const override { return total; }
+  void call(Communicator& group, void* input, void* output, std::int64_t total, DType dtype, NativeQueue queue) const override {
+    if (partner_ == group.rank()) return;
+    group.group_begin(queue);
+    group.send(input, total, dtype, partner_, queue);
+    group.receive(output, total, dtype, partner_, queue);
+    group.group_end(queue);
+  }
+  bool has_result(int member, int /*members*/) const override { return member != partner_; }
+  std::int64_t expected(int /*member*/, int /*members*/, std::int64_t /*total*/, std::int64_t i) const override {
+    return collective_value(partner_, i);
+  }
+
+ private:
+  const int partner_;
+};
+
 class Bench {
  public:
   Bench(Job& job, Device& device, Communicator& group, const BenchSettings& settings)
@@ -77,6 +101,16 @@ class Bench {
   std::int64_t elements(std::int64_t bytes) const {
     const std::int64_t per_member = std::max<std::int64_t>(bytes / element_ / group_.size(), 1);
     return per_member * group_.size();
+  }
+
+  /// Measures this member alone: others may call other collectives at the same time.
+  PairRow exchange(const Exchange& pair, std::int64_t bytes) {
+    const std::int64_t total = elements(bytes);
+    PairRow row{.partner = pair.partner(), .rate = 0, .wrong = check(pair, total)};
+    double least = run(pair, total, exchanges);
+    for (int again = 0; again < 2; ++again) least = std::min(least, run(pair, total, exchanges));
+    row.rate = static_cast<double>(total * element_) / least;
+    return row;
   }
 
   BenchRow measure(const Collective& collective, std::int64_t bytes) {
@@ -178,6 +212,8 @@ class Bench {
     }
   }
 
+  static constexpr int exchanges = 10;
+
   double sum_over_ranks(const char* what, double own) {
     return job_.reduce(std::string("bench/") + what, {own}, ReduceOp::sum, job_.timeout()).front();
   }
@@ -236,6 +272,38 @@ std::vector<BenchRow> time_collective(Job& job, Device& device, Communicator& co
   std::vector<BenchRow> rows;
   for (std::int64_t bytes = settings.min_bytes; bytes <= settings.max_bytes; bytes *= settings.factor)
     rows.push_back(bench.measure(collective_named(name), bytes));
+  return rows;
+}
+
+namespace {
+
+/// The partner of `member` in a round of a tournament of `members`, itself where it has none: member 0 of an even number stays,
+/// the others go round.
+int partner_in(int round, int member, int members) {
+  const int even = members + members % 2, others = even - 1;
+  int partner = 0;
+  if (member == round) {
+    partner = others;
+  } else if (member == others) {
+    partner = round;
+  } else {
+    partner = ((2 * round - member) % others + others) % others;
+  }
+  return partner < members ? partner : member;
+}
+
+}  // namespace
+
+std::vector<PairRow> time_pairs(Job& job, Device& device, Communicator& communicator, std::int64_t bytes, int most_rounds) {
+  const int members = communicator.size(), rounds = members + members % 2 - 1;
+  const BenchSettings settings{.min_bytes = bytes, .max_bytes = bytes};
+  Bench bench(job, device, communicator, settings);
+  std::vector<PairRow> rows;
+  for (int round = 0; round < std::min(rounds, most_rounds); ++round) {
+    const Exchange pair(partner_in(round, communicator.rank(), members));
+    const PairRow row = bench.exchange(pair, bytes);
+    if (row.partner != communicator.rank()) rows.push_back(row);
+  }
   return rows;
 }
 

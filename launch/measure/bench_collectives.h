@@ -37,6 +37,17 @@ struct BenchRow {
 std::vector<BenchRow> time_collective(Job& job, Device& device, Communicator& communicator, const std::string& name,
                                       const BenchSettings& settings);
 
+/// A message each way at the same time between this member and another.
+struct PairRow {
+  int partner = 0;
+  double rate = 0;         ///< bytes/s of each way
+  std::int64_t wrong = 0;  ///< elements that this member received wrong
+};
+
+/// Collective over the members of `communicator`: messages of `bytes` between pairs of members, each member with one other at a
+/// time, round after round until all have met, or for so many rounds. Returns this member's pairs. Throws what the parts throw.
+std::vector<PairRow> time_pairs(Job& job, Device& device, Communicator& communicator, std::int64_t bytes, int most_rounds);
+
 /// Runs on every rank of the job; `communicator` is the group of all of them and `device` is open. Rank 0 prints a section per
 /// collective, in the columns of nccl-tests. Each size is run once on known data and its result compared with the right one, and
 /// then timed as one executable of many calls, as a step of training is. Returns the number of wrong elements. Throws what the

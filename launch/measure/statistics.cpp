@@ -58,6 +58,12 @@ Interval interval_around(const Scatter& sample, const Pool& pool) {
 
 }  // namespace
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 double student_t(int freedom) {
   return quantile(boost::math::students_t(std::max(freedom, 1)), 0.975);
 }

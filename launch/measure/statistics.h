@@ -31,6 +31,9 @@ std::vector<Interval> pooled_intervals(std::span<const std::vector<double>> samp
 /// True if both are known and no number lies in both.
 bool apart(const Interval& a, const Interval& b);
 
+/// The middle one; the lower of two. REQUIRES: there is one.
+double median(std::vector<double> values);
+
 /// The 97.5% quantile of Student's t, by degrees of freedom (at least 1).
 double student_t(int freedom);
 

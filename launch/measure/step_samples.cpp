@@ -17,6 +17,7 @@
 #include "core/training/trainer.h"
 #include "launch/measure/power.h"
 #include "launch/measure/scoped_job.h"
+#include "launch/measure/statistics.h"
 
 namespace consist::launch {
 namespace {
@@ -53,12 +54,6 @@ class Sampling final : public TrainerEvents {
  private:
   static constexpr std::int64_t not_counted = 2;
   static constexpr std::size_t least = 3;
-
-  static double median(std::vector<double> times) {
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    return *middle;
-  }
 
   TrainingState& state_;
   const double seconds_;
@@ -163,6 +158,7 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile
 std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
   const Measured measured = run(step, true);
   const CostModel& costs = costs_of(measured.program);
+  const std::vector<double> planned = costs.durations(measured.program);
   std::vector<OpSample> samples;
   std::vector<double> own;
   for (std::size_t n = 0; n < measured.program.instructions.size(); ++n) {
@@ -172,11 +168,13 @@ std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
     OpSample sample{std::string(i.op->name()), measured.program[first_operand(i)].dtype, cost.flops, cost.bytes};
     sample.depth = cost.depth;
     sample.kind = kind_of(i, cost, sample.dtype);
+    sample.planned = planned.at(n);
     if (const double base = costs.scratch_base(measured.program, i); base > 0)
       sample.scratch = static_cast<double>(measured.workspace_bytes[n]) / base;
     samples.push_back(std::move(sample));
     own.push_back(measured.instructions.at(n));
   }
+  own_seconds_ = own;
   sampled_seconds_.resize(static_cast<std::size_t>(job_.size()));
   own.resize(samples.size() + sampled_seconds_.size());  // behind the samples, what each rank took for all of them
   own[samples.size() + static_cast<std::size_t>(job_.rank())] =

@@ -38,6 +38,7 @@ struct OpSample {
   double scratch = 0;  ///< the kernel's workspace over CostModel::scratch_base()
   std::string
       kind;  ///< of work that draws power alike: "attention of 16 bits", "products of 8 bits"; empty if it is bound by memory
+  double planned = 0;  ///< seconds by the machine that the step is planned for
 };
 
 /// A step that was run without measuring its parts.
@@ -61,6 +62,8 @@ class StepSampler {
 
   /// Collective over the job. The step's instructions in order; the same on every rank. Throws what parts and plans throw.
   std::vector<OpSample> sample(const CalibrationStep& step);
+  /// Seconds of these instructions on this rank alone.
+  const std::vector<double>& own_seconds() const noexcept { return own_seconds_; }
   /// Relative time by which the slowest rank took longer than their mean for all that was sampled.
   double rank_skew() const;
   /// Collective over the job. Throws what parts and plans throw.
@@ -87,6 +90,7 @@ class StepSampler {
   const double seconds_;
   int meetings_ = 0;
   std::vector<double> sampled_seconds_;  ///< by rank
+  std::vector<double> own_seconds_;      ///< of the last step
 };
 
 }  // namespace consist::launch
