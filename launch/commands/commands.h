@@ -17,6 +17,7 @@ extern const Command train_command, compare_command, report_command, explain_com
     completion_command, man_command;
 extern const Command complete_command;      ///< the scripts of `completion` ask it
 extern const Command probe_plugin_command;  ///< `plugins` starts it
+extern const Command examine_command;       ///< `doctor` starts it
 
 /// All of them, in the order of `consist --help`.
 CommandTable table();

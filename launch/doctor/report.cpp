@@ -1,8 +1,10 @@
 #include "launch/doctor/report.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "core/base/quantity_text.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_values.h"
 #include "launch/doctor/words.h"
@@ -41,6 +43,41 @@ std::string line_of(const Result& result, bool all) {
   return line;
 }
 
+Json json_of(const StepCost& cost) {
+  return {{"fraction", cost.fraction}, {"seconds", cost.seconds}, {"without_fraction", launch::known(cost.without)}};
+}
+
+Json json_of(const JudgedStep& step) {
+  return {{"job", step.job},
+          {"predicted_seconds", step.predicted},
+          {"with_measured_seconds", step.with_measured},
+          {"cost_fraction", step.cost()},
+          {"slower_fraction", step.limit}};
+}
+
+/// The measured figures, without the machines' files.
+Json json_of_measured(const launch::ShortFigures& figures) {
+  Json json = json_of_parts(figures.ranks, figures.links);
+  json["device"] = figures.device;
+  json["step"] = figures.step;
+  json["machine"] = figures.base.name;
+  json["comparable"] = figures.is_comparable;
+  for (const char* at : {"node", "network"}) {
+    const bool across = std::string_view(at) == "network";
+    json[at] = figures.transports[across].empty()
+                   ? Json()
+                   : Json{{"transport", figures.transports[across]}, {"path", figures.paths[across]}};
+  }
+  return json;
+}
+
+std::string text_of(const JudgedStep& step) {
+  const auto change = [](double fraction) { return (fraction < 0 ? "" : "+") + percent_text(fraction, 1); };
+  return "Step of " + step.job + ": predicted " + milliseconds_text(step.predicted) + " by the machine's file, " +
+         milliseconds_text(step.with_measured) + " (" + change(step.cost()) + ") with what was measured here; --slower is " +
+         percent_text(step.limit, 1) + ".";
+}
+
 }  // namespace
 
 int Report::count(Status status) const {
@@ -53,7 +90,7 @@ int Report::exit_status() const {
 }
 
 Report examine(const Facts& facts, const std::vector<Expectation>& expectations) {
-  Report report{.host = facts.machine.host, .results = {}};
+  Report report{.host = facts.machine.host};
   for (const std::span<const Check> checks :
        {driver_checks(), gpu_checks(), library_checks(), limit_checks(), network_checks(), clock_checks()}) {
     for (const Check& check : checks) report.results.push_back({check.subject, check.name, check.expected, check.look(facts)});
@@ -61,9 +98,14 @@ Report examine(const Facts& facts, const std::vector<Expectation>& expectations)
   for (const Expectation& expected : expectations)
     report.results.push_back(
         {"expect", "expect-" + expected.thing, std::to_string(expected.count) + " (--expect)", compare_with(expected, facts)});
+  add(report, {});
+  return report;
+}
+
+void add(Report& report, std::vector<Result> results) {
+  std::move(results.begin(), results.end(), std::back_inserter(report.results));
   std::stable_sort(report.results.begin(), report.results.end(),
                    [](const Result& a, const Result& b) { return a.finding.status < b.finding.status; });
-  return report;
 }
 
 std::string report_text(const Report& report, bool all) {
@@ -73,6 +115,7 @@ std::string report_text(const Report& report, bool all) {
     if (all || (status != Status::ok && status != Status::not_applicable)) text += line_of(result, all);
   }
   if (!text.empty()) text += "\n";
+  if (report.step) text += text_of(*report.step) + "\n";
   text += report.host + ": " + std::to_string(report.count(Status::wrong)) + " wrong, " +
           number_of(report.count(Status::warning), "warning") + ", " + std::to_string(report.count(Status::unknown)) +
           " unknown, " + std::to_string(report.count(Status::ok)) + " ok, " +
@@ -89,8 +132,14 @@ Json json_of(const Report& report) {
                       {"status", names_of(result.finding.status).in_json},
                       {"expected", result.expected},
                       {"found", result.finding.found},
-                      {"remedy", launch::text_or_null(result.finding.remedy)}});
-  return {{"version", 1}, {"host", report.host}, {"counts", std::move(counts)}, {"checks", std::move(checks)}};
+                      {"remedy", launch::text_or_null(result.finding.remedy)},
+                      {"cost", result.cost ? json_of(*result.cost) : Json()}});
+  return {{"version", 1},
+          {"host", report.host},
+          {"counts", std::move(counts)},
+          {"checks", std::move(checks)},
+          {"measured", report.figures ? json_of_measured(*report.figures) : Json()},
+          {"step", report.step ? json_of(*report.step) : Json()}};
 }
 
 }  // namespace consist::doctor

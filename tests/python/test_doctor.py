@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any, Dict
 
 import jsonschema
+import pytest
 
 from conftest import ROOT
 
@@ -15,6 +18,16 @@ SCHEMA = ROOT / "docs" / "json" / "doctor.schema.json"
 
 def run(program: str, *words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([program, "doctor", *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
+
+
+def measured(program: str, *words: object) -> "subprocess.CompletedProcess[str]":
+    """On processors, which other tests keep busy, too."""
+    return subprocess.run([program, "doctor", "--device", "cpu", "--json", *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=200, env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"})
+
+
+def by_name(document: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+    return {check["check"]: check for check in document["checks"]}
 
 
 def test_json_is_as_its_schema_says(program: str, tmp_path: Path) -> None:
@@ -43,3 +56,62 @@ def test_a_table_lists_all_where_it_is_asked_to(program: str) -> None:
     short, long = run(program), run(program, "--all")
     assert short.stdout.splitlines()[-1].endswith("(--all lists them).")
     assert long.stdout.count("expected: ") > 20 and "expected: " not in short.stdout
+
+
+def test_devices_and_links_are_measured_beside_the_machines_file(program: str) -> None:
+    result = measured(program, "--measure", "--ranks", 3, "--transport", "socket", "--machine", "cpu,peak-fp32=1e15,socket-node=1e14,host=1e14")
+    document = json.loads(result.stdout)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    figures = document["measured"]
+    assert [rank["rank"] for rank in figures["ranks"]] == [0, 1, 2] and figures["device"] and figures["comparable"]
+    assert [link["ranks"] for link in figures["links"]] == [[0, 1], [0, 2], [1, 2]], "each pair has met once"
+    assert figures["node"]["transport"] == "socket" and "127.0.0.1" in figures["node"]["path"] and figures["network"] is None
+    checks = by_name(document)
+    # A file with figures that no processor has: each is named, with what to do.
+    assert checks["device-products"]["status"] == "warning" and "times as long as by cpu" in checks["device-products"]["found"]
+    assert checks["node-links"]["status"] == "warning" and "/s by cpu" in checks["node-links"]["found"]
+    assert checks["host-copies"]["status"] == "warning" and "numactl" in checks["host-copies"]["remedy"]
+    assert checks["network-links"]["status"] == "not_applicable"
+    assert document["step"] is None and result.returncode == (0 if document["counts"]["wrong"] == 0 else 1)
+
+
+def test_figures_that_are_as_good_as_the_files_are_no_findings(program: str) -> None:
+    result = measured(program, "--measure", "--ranks", 2, "--transport", "socket", "--machine", "cpu,peak-fp32=1e9,memory=1e7,socket-node=1e5,host=1e5")
+    checks = by_name(json.loads(result.stdout))
+    for name in ("device-products", "device-memory", "node-links", "host-copies"):
+        assert checks[name]["status"] == "ok" and checks[name]["remedy"] is None, checks[name]
+
+
+def test_what_is_slow_is_judged_by_a_step(program: str, tmp_path: Path) -> None:
+    words = ["--model", "llama-tiny", "--strategy", "ddp", "--ranks", 2, "--batch", 4, "--sequence", 128, "--transport", "socket"]
+    slow = measured(program, *words, "--machine", "cpu,socket-node=1e14", "--slower", "1%")
+    document = json.loads(slow.stdout)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    check = by_name(document)["node-links"]
+    assert check["status"] == "wrong" and slow.returncode == 1
+    assert re.search(r"; costs [0-9.]+% of this step \([0-9.]+ ms\)$", check["found"]), check["found"]
+    step = document["step"]
+    assert step["job"] == "llama-tiny, ddp, 2 ranks, fp32" and step["slower_fraction"] == 0.01
+    assert check["cost"]["seconds"] == pytest.approx(check["cost"]["fraction"] * step["predicted_seconds"])
+    assert step["cost_fraction"] == pytest.approx(step["with_measured_seconds"] / step["predicted_seconds"] - 1)
+
+
+def test_a_measurement_that_fails_is_wrong_and_the_rest_is_said(program: str) -> None:
+    result = measured(program, "--measure", "--ranks", 2, "--transport", "nvlink")
+    document = json.loads(result.stdout)
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    check = by_name(document)["measurement"]
+    assert result.returncode == 1 and check["status"] == "wrong" and "nvlink" in check["found"]
+    assert document["measured"] is None and "clock" in by_name(document)
+
+
+@pytest.mark.parametrize("words, complaint", [
+    (["--batch", "4"], "--batch is an option of a job, and there is none: give --model"),
+    (["--ranks", "2"], "--ranks says what is measured: give --measure or --model"),
+    (["--slower", "3%"], "--slower is for a job's step"),
+    (["--model", "llama-tiny", "--slower", "much"], "--slower"),
+    (["--frobnicate"], "'--frobnicate' is no option of consist doctor"),
+])
+def test_options_without_a_meaning_are_refused(program: str, words: "list[str]", complaint: str) -> None:
+    result = run(program, *words)
+    assert result.returncode == 2 and complaint in result.stderr, result.stderr
