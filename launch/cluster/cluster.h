@@ -20,6 +20,8 @@ class Cluster {
   virtual ~Cluster() = default;
 
   virtual const ClusterSettings& settings() const noexcept = 0;
+  /// A node of a job as the cluster's file names it; empty where the cluster chooses nodes, which then name themselves.
+  virtual std::string node_name(int /*node*/) const { return ""; }
   /// The name of the job that would be made now with `ahead` others before it: "train-7". Throws SystemError.
   virtual std::string next_name(const std::string& kind, int ahead) const = 0;
   /// True if this machine sees the folder of a job as its nodes do, so that an archive may be written where it is wanted.

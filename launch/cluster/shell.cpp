@@ -32,12 +32,16 @@ std::string environment_lines(const ClusterSettings& settings, const std::string
          "ulimit -l unlimited 2> /dev/null || echo \"consist: the limit of pinned memory stays at $(ulimit -l) KiB\" >&2\n";
 }
 
+std::string rank_words(const TrainJob& job, const std::string& config) {
+  return " " + job.command + (job.command == "train" ? " --config " + config : "") + shell_words(job.words);
+}
+
 std::string launch_command(const ClusterSettings& settings, const Division& division, const LaunchPlaces& places,
-                           const std::vector<std::string>& words) {
+                           const TrainJob& job) {
   std::string text = shell_word(settings.consist) + " launch --nproc " + std::to_string(division.ranks_per_node);
   if (division.nodes > 1)
     text += " --nnodes " + std::to_string(division.nodes) + " --node-rank " + places.node + " --master " + places.master;
-  return text + " -- train --config " + places.config + shell_words(words);
+  return text + " --" + rank_words(job, places.config);
 }
 
 std::string watched_lines(const std::string& command, const std::string& end) {

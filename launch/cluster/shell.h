@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launch/cluster/settings.h"
+#include "launch/cluster/train_job.h"
 
 namespace consist::launch {
 
@@ -30,9 +31,12 @@ struct LaunchPlaces {
   std::string config;  ///< run.toml
 };
 
+/// A rank's command, behind the executable; `config` as a shell is to read it.
+std::string rank_words(const TrainJob& job, const std::string& config);
+
 /// `consist launch` of one node's ranks, without a line's end.
 std::string launch_command(const ClusterSettings& settings, const Division& division, const LaunchPlaces& places,
-                           const std::vector<std::string>& words);
+                           const TrainJob& job);
 
 /// Lines that run a command, whose status is then in $status. Of these signals to the shell ("TERM INT") it gets SIGTERM.
 std::string trapped_lines(const std::string& command, const std::string& signals);

@@ -26,6 +26,7 @@ TrainJob plan_train_job(const Cluster& cluster, const TrainRequest& request, Plu
   job.working_folder = fs::current_path().string();
   job.ranks = request.config.ranks;
   job.restarts = request.restarts;
+  job.command = request.command;
   job.words = request.words;
   RunConfig config = request.config;
   if (!config.archive.empty()) {

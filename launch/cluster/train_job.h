@@ -21,13 +21,15 @@ inline constexpr const char* status = "status";  ///< the exit status of the ran
 inline constexpr const char* archive = "run.h5";
 }  // namespace job_files
 
+/// A run of training, or another command that ranks run.
 struct TrainJob {
   std::string name;            ///< "train-3"
   std::string folder;          ///< of its files, within ClusterSettings::folder
   std::string working_folder;  ///< where the command was given: relative names of files are meant from there
   int ranks = 1;
   bool restarts = false;           ///< Consist's own launcher starts the ranks of each node
-  std::vector<std::string> words;  ///< of the command line of `consist train`, behind its configuration
+  std::string command = "train";   ///< of the ranks; train has its configuration in run.toml
+  std::vector<std::string> words;  ///< of its command line, behind the configuration
   std::string script;              ///< text of its script
   std::string config;              ///< text of run.toml
   std::string archive;             ///< where the run writes it; empty: none
@@ -42,7 +44,8 @@ struct TrainRequest {
   std::vector<std::string> plugins;     ///< the paths of --plugin
   std::vector<std::string> words = {};  ///< more words of the command line
   bool restarts = false;
-  int ahead = 0;                        ///< jobs that are to be made before it
+  int ahead = 0;                  ///< jobs that are to be made before it
+  std::string command = "train";  ///< of the ranks
 };
 
 /// The job as it would be submitted, in a new folder within the cluster's. Makes nothing. Throws UsageError for ranks that do not

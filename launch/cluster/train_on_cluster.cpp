@@ -74,15 +74,20 @@ void check_run(const RunConfig& config, PluginHost& host) {
   plan_training(config, host);
 }
 
-/// Follows a job that was prepared to its end. Returns its status.
-int follow_to_its_end(const Cluster& cluster, const TrainJob& job, bool json) {
+}  // namespace
+
+JobEnd follow_to_its_end(const Cluster& cluster, const TrainJob& job, bool json, const JobListener& also) {
   Screen screen(json);
   std::string name;
   const std::unique_ptr<ClusterJobs> jobs = cluster.jobs();
   JobEnd how;
   try {
-    name = jobs->submit(job, {.output = [&](const std::string& line) { screen.output(line); },
-                              .errors = [&](const std::string& line) { screen.errors(line); },
+    name = jobs->submit(job, {.output = [&](const std::string& line) { also.output ? also.output(line) : screen.output(line); },
+                              .errors =
+                                  [&](const std::string& line) {
+                                    screen.errors(line);
+                                    if (also.errors) also.errors(line);
+                                  },
                               .state = [&](const std::string& text) { screen.say("job " + name + " " + text); },
                               .ended = [&](const JobEnd& end) { how = end; }});
   } catch (const Error&) {
@@ -94,10 +99,8 @@ int follow_to_its_end(const Cluster& cluster, const TrainJob& job, bool json) {
   if (const std::string archive = cluster.fetch(job); !archive.empty())
     screen.say("the archive of job " + name + " is " + archive);
   if (!how.reason.empty()) screen.say(how.reason);
-  return how.status;
+  return how;
 }
-
-}  // namespace
 
 int train_on_cluster(const ParsedRun& parsed, RunConfig config, PluginHost& host, const std::vector<std::string>& restarts) {
   const std::unique_ptr<Cluster> cluster = make_cluster(parsed);
@@ -111,7 +114,7 @@ int train_on_cluster(const ParsedRun& parsed, RunConfig config, PluginHost& host
     return 0;
   }
   bring_hub_model(config.model, !config.from_scratch);  // nodes may not reach it
-  return follow_to_its_end(*cluster, make_train_job(*cluster, request, host), parsed.flag("json"));
+  return follow_to_its_end(*cluster, make_train_job(*cluster, request, host), parsed.flag("json")).status;
 }
 
 }  // namespace consist::launch

@@ -10,8 +10,11 @@
 #include "core/config/dataset_choices.h"
 #include "launch/cli/json_output.h"
 #include "launch/cli/run_options.h"
+#include "launch/cluster/cluster.h"
+#include "launch/cluster/options.h"
 #include "launch/commands/commands.h"
-#include "launch/doctor/examination.h"
+#include "launch/doctor/joint_report.h"
+#include "launch/doctor/on_cluster.h"
 #include "launch/doctor/report.h"
 #include "launch/doctor/step_cost.h"
 #include "launch/verdict/amounts.h"
@@ -25,6 +28,9 @@ constexpr RunOption doctor_options[] = {
     valued("archive", OptionKind::text, "", "PATH", "where archives will lie, a file or folder, whose space is looked at [.]"),
     a_switch("measure", "also measure devices and links, on all GPUs or --ranks N processes: half a minute"),
     valued("slower", OptionKind::text, "2%", "P", "with --model: wrong where the step is slower than predicted by more"),
+    valued("on", OptionKind::choice, "here", "WHERE", "here, or all hosts of a cluster (docs/clusters.md)", "here|slurm|ssh|mpi"),
+    launch::cluster_option,
+    launch::dry_run_option,
     repeated(valued("plugin", OptionKind::text, "", "PATH", "also look for plugins in this file or folder; may be repeated")),
     a_switch("all", "list what is ok and what does not apply, too"),
     a_switch("json", "all findings as JSON (docs/json.md)"),
@@ -45,9 +51,13 @@ bool has_job(const ParsedRun& parsed) {
   return parsed.has("model") || parsed.has("from") || parsed.has("config");
 }
 
+bool measures(const ParsedRun& parsed) {
+  return parsed.flag("measure") || has_job(parsed);
+}
+
 /// Throws UsageError for options without a meaning.
 void check_doctor_options(const ParsedRun& parsed) {
-  const bool job = has_job(parsed), measures = parsed.flag("measure") || job;
+  const bool job = has_job(parsed), measured = measures(parsed);
   for (const auto& [name, given] : parsed.given) {
     const std::span<const RunOption> own = parsed.command->own;
     const bool is_own = std::any_of(own.begin(), own.end(), [&](const RunOption& row) { return row.spec.name == name; });
@@ -55,10 +65,14 @@ void check_doctor_options(const ParsedRun& parsed) {
         std::find(std::begin(measuring_options), std::end(measuring_options), name) != std::end(measuring_options);
     if (!job && !is_own && !is_measuring)
       throw UsageError(given.said + " is an option of a job, and there is none: give --model, too, or leave it out");
-    if (!measures && is_measuring) throw UsageError(given.said + " says what is measured: give --measure or --model, too");
+    const bool is_of_hosts = launch::is_on_cluster(parsed) && (name == "ranks" || name == "timeout");
+    if (!measured && is_measuring && !is_of_hosts)
+      throw UsageError(given.said + " says what is measured: give --measure or --model, too");
+    if (launch::is_on_cluster(parsed) && (name == "expect" || name == "archive"))
+      throw UsageError(given.said + " is for one machine: leave it out, or leave out --on");
     if (!job && name == "slower") throw UsageError("--slower is for a job's step: give --model, too, or leave it out");
   }
-  if (!measures && !parsed.rest.empty())
+  if (!measured && !parsed.rest.empty())
     throw UsageError("'" + parsed.rest.front() + "' is no option of consist doctor; see consist doctor --help");
 }
 
@@ -73,9 +87,9 @@ int ranks_here(const ParsedRun& parsed, const doctor::Facts& facts) {
   return asked == 0 ? gpus : std::min(asked, gpus);
 }
 
-/// The words of the ranks that measure.
-std::vector<std::string> measuring_words(const ParsedRun& parsed, int ranks) {
-  std::vector<std::string> words{"--ranks", std::to_string(ranks)};
+/// The words of the ranks that look and measure.
+std::vector<std::string> examining_words(const ParsedRun& parsed, std::vector<std::string> words) {
+  if (measures(parsed)) words.emplace_back("--measure");
   for (const char* option : {"device", "transport", "machine", "timeout"}) {
     const bool is_list = parsed.text(option).find_first_of("+=") != std::string::npos;  // by axis; a measurement has none
     if (parsed.has(option) && !(option == std::string("transport") && is_list))
@@ -90,52 +104,75 @@ std::string short_text(const RunConfig& config) {
          (config.ranks == 1 ? " rank, " : " ranks, ") + config.precision;
 }
 
-/// Adds what figures say, judged by the job's step if there is one.
-void add_measured(const ParsedRun& parsed, PluginHost& host, std::optional<RunConfig> config, doctor::Report& report) {
+/// The checks of what was measured, judged by the job's step if there is one.
+std::vector<doctor::MeasuredCheck> checks_of(const ParsedRun& parsed, PluginHost& host, std::optional<RunConfig> config,
+                                             doctor::Examination& examination, doctor::Report& report) {
+  if (!examination.figures) return {{.result = doctor::failed_measurement(examination.problem)}};
+  report.figures = std::move(examination.figures);
   std::vector<doctor::MeasuredCheck> checks = doctor::measured_checks(*report.figures);
-  if (config) {
-    const auto base = std::make_shared<const Machine>(report.figures->base);
-    const Plan plan = plan_run(std::move(*config), host, {.device = nullptr, .machine = base});
-    report.step = doctor::judge_step(*report.figures, checks, short_text(plan.config()),
-                                     launch::percent_of("slower", parsed.value("slower")), doctor::step_seconds(plan));
+  if (!config) return checks;
+  const auto base = std::make_shared<const Machine>(report.figures->base);
+  const Plan plan = plan_run(std::move(*config), host, {.device = nullptr, .machine = base});
+  report.step = doctor::judge_step(*report.figures, checks, short_text(plan.config()),
+                                   launch::percent_of("slower", parsed.value("slower")), doctor::step_seconds(plan));
+  return checks;
+}
+
+template <typename Kind>
+int say(const ParsedRun& parsed, const Kind& report, int status) {
+  if (parsed.flag("json")) {
+    launch::print_document(json_of(report));
+  } else {
+    std::fputs(printable(report_text(report, parsed.flag("all"))).c_str(), stdout);
   }
-  std::vector<doctor::Result> results;
-  for (doctor::MeasuredCheck& check : checks) results.push_back(std::move(check.result));
-  doctor::add(report, std::move(results));
+  return status;
 }
 
 constexpr std::chrono::seconds longest_measurement{300};
 
-int examine_machine(const CommandLine& line) {
-  const ParsedRun parsed = parse_run(line);
-  check_doctor_options(parsed);
+int examine_this_machine(const ParsedRun& parsed, PluginHost& host, std::optional<RunConfig> config) {
   std::vector<doctor::Expectation> expectations;
   for (const std::string& text : parsed.texts("expect")) expectations.push_back(doctor::read_expectation(text));
-  launch::percent_of("slower", parsed.value("slower"));
-  PluginHost host(parsed.texts("plugin"));
-  std::optional<RunConfig> config;
-  if (has_job(parsed)) config = make_config(parsed, host);
   std::string folder = parsed.has("archive") ? parsed.text("archive") : ".";
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) folder = folder_of(folder);
   const doctor::Facts facts = doctor::read_facts(doctor::this_machine(parsed.texts("plugin")), folder);
   doctor::Report report = doctor::examine(facts, expectations);
-  if (parsed.flag("measure") || config) {
-    doctor::Examination examination =
-        doctor::examine_here(measuring_words(parsed, ranks_here(parsed, facts)), longest_measurement);
-    report.figures = std::move(examination.figures);
-    if (report.figures) {
-      add_measured(parsed, host, std::move(config), report);
-    } else {
-      doctor::add(report, {doctor::failed_measurement(examination.problem)});
-    }
+  if (measures(parsed)) {
+    doctor::Examination examination = doctor::examine_here(
+        examining_words(parsed, {"--ranks", std::to_string(ranks_here(parsed, facts))}), longest_measurement);
+    std::vector<doctor::Result> results;
+    for (doctor::MeasuredCheck& check : checks_of(parsed, host, std::move(config), examination, report))
+      results.push_back(std::move(check.result));
+    doctor::add(report, std::move(results));
   }
-  if (parsed.flag("json")) {
-    launch::print_document(doctor::json_of(report));
-  } else {
-    std::fputs(printable(doctor::report_text(report, parsed.flag("all"))).c_str(), stdout);
+  return say(parsed, report, report.exit_status());
+}
+
+int examine_cluster(const ParsedRun& parsed, PluginHost& host, std::optional<RunConfig> config) {
+  const std::unique_ptr<launch::Cluster> cluster = launch::make_cluster(parsed);
+  const int ranks = parsed.has("ranks") ? static_cast<int>(parsed.integer("ranks")) : cluster->settings().ranks();
+  const std::vector<std::string> words = examining_words(parsed, {"--look"});
+  if (parsed.flag("dry-run")) {
+    std::fputs(doctor::dry_run_text(*cluster, words, ranks, host).c_str(), stdout);
+    return 0;
   }
-  return report.exit_status();
+  if (config && !parsed.has("ranks")) config->ranks = ranks;
+  doctor::Examination examination = doctor::examine_on(*cluster, words, ranks, host);
+  doctor::JointReport joint = doctor::join(parsed.value("on"), std::move(examination.hosts));
+  if (measures(parsed)) doctor::add_measured(joint, checks_of(parsed, host, std::move(config), examination, joint.all));
+  return say(parsed, joint, joint.all.exit_status());
+}
+
+int examine_machines(const CommandLine& line) {
+  const ParsedRun parsed = parse_run(line);
+  check_doctor_options(parsed);
+  launch::percent_of("slower", parsed.value("slower"));
+  PluginHost host(parsed.texts("plugin"));
+  std::optional<RunConfig> config;
+  if (has_job(parsed)) config = make_config(parsed, host);
+  return launch::is_on_cluster(parsed) ? examine_cluster(parsed, host, std::move(config))
+                                       : examine_this_machine(parsed, host, std::move(config));
 }
 
 }  // namespace
@@ -151,10 +188,12 @@ constinit const Command doctor_command{
         "between them, beside their equals and the machine's file. With a job (--model and options of train) what is slow\n"
         "is put into the prediction of its step, and each finding says what it costs. Status 1: something is wrong.\n",
     .own = doctor_options,
-    .notes = "It looks at one machine, with the environment and the limits that it is started with: start it as the run is.\n",
+    .notes =
+        "It looks at one machine, with the environment and the limits that it is started with: start it as the run is.\n"
+        "With --on it looks at all hosts of a cluster by a job, and lists which to keep and which to leave out.\n",
     .example = "consist doctor --model llama-3-8b --strategy zero2 --ranks 8 --precision bf16 --batch 1 --sequence 4096\n",
     .takes = Takes::all,
     .taken = doctor_takes,
-    .run = examine_machine};
+    .run = examine_machines};
 
 }  // namespace consist::commands

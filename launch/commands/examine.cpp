@@ -18,6 +18,8 @@ constexpr RunOption examine_options[] = {
     launch::device_option,
     valued("transport", text, "auto", "T", "whose links are measured"),
     valued("machine", text, "", "M", "with which figures are compared"),
+    a_switch("look", "the checks of each host"),
+    a_switch("measure", "short measurements"),
     launch::timeout_option,
     launch::plugin_option,
 };
@@ -36,8 +38,15 @@ int examine(const CommandLine& words) {
   PluginHost host(line.texts("plugin"));
   launch::take_part_options(line, host, config);
   return launch::run_on_ranks(line, config, host, [&](JoinedJob& job) {
-    const launch::ShortFigures figures = launch::measure_shortly(config, host, job);
-    print_of_rank_0(job, {{doctor::figures_event, json_of(figures)}});
+    if (line.flag("look")) {
+      nlohmann::ordered_json hosts = nlohmann::ordered_json::array();
+      for (const doctor::HostReport& seen : doctor::look_at_hosts(job, line.texts("plugin"))) hosts.push_back(json_of(seen));
+      print_of_rank_0(job, {{doctor::hosts_event, std::move(hosts)}});
+    }
+    if (line.flag("measure")) {
+      const launch::ShortFigures figures = launch::measure_shortly(config, host, job);
+      print_of_rank_0(job, {{doctor::figures_event, json_of(figures)}});
+    }
     job.leave(job.timeout());
     return 0;
   });

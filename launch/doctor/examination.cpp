@@ -14,6 +14,9 @@ namespace consist::doctor {
 void ExaminationLines::take_output(const std::string& line) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return;  // plugins may print, too
+  if (const auto hosts = json.find(hosts_event); hosts != json.end()) {
+    for (const nlohmann::json& host : *hosts) said_.hosts.push_back(host_from(host));
+  }
   if (const auto figures = json.find(figures_event); figures != json.end()) said_.figures = launch::short_figures_from(*figures);
 }
 
@@ -22,7 +25,7 @@ void ExaminationLines::take_error(const std::string& line) {
 }
 
 Examination ExaminationLines::ended(int status) && {
-  if (status == 0 && said_.figures) return std::move(said_);
+  if (status == 0) return std::move(said_);
   const std::size_t error = last_error_.find("error: ");
   said_.problem = last_error_.empty() ? "the ranks that measure ended with status " + std::to_string(status) + " and said nothing"
                                       : last_error_.substr(error == std::string::npos ? 0 : error + 7);
@@ -39,7 +42,7 @@ Examination examine_here(const std::vector<std::string>& words, std::chrono::sec
   const auto end = std::chrono::steady_clock::now() + longest;
   while (process.look()) {
     if (std::chrono::steady_clock::now() > end)
-      return {std::nullopt, "measuring has not ended within " + std::to_string(longest.count()) + " s"};
+      return {{}, std::nullopt, "measuring has not ended within " + std::to_string(longest.count()) + " s"};
     std::this_thread::sleep_for(launch::pause_between_looks / 4);
   }
   return std::move(lines).ended(*process.status());

@@ -6,14 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "launch/doctor/hosts.h"
 #include "launch/measure/short_figures.h"
 
 namespace consist::doctor {
 
 /// Keys of the lines that rank 0 of `consist examine` prints.
-inline constexpr const char* figures_event = "figures";
+inline constexpr const char *hosts_event = "hosts", *figures_event = "figures";
 
 struct Examination {
+  std::vector<HostReport> hosts;  ///< where they were asked for
   std::optional<launch::ShortFigures> figures;
   std::string problem;  ///< why something was not measured; empty if all was
 };

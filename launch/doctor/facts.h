@@ -24,6 +24,7 @@ struct Facts {
   std::string plugin_problem;  ///< why the plugins could not be listed; empty if they were
   JobAddress job;              ///< of one rank alone where `job_problem` says something
   std::string job_problem;
+  bool has_joined = false;  ///< this process is a rank of that job already
 
   /// Null if this build has no such plugin.
   const PluginState* plugin(std::string_view kind, std::string_view name) const;

@@ -47,7 +47,7 @@ Finding master_port_is_free(const Facts& facts) {
   if (!facts.job_problem.empty()) return unknown("the job's variables are not whole (see job)");
   if (facts.job.size == 1) return not_applicable("the environment describes no job of several ranks");
   if (facts.job.rank != 0) return not_applicable("rank 0 listens, and this is rank " + std::to_string(facts.job.rank));
-  if (facts.job.listen_fd >= 0) return not_applicable("the launcher listens already");
+  if (facts.job.listen_fd >= 0 || facts.has_joined) return not_applicable("the job listens there already");
   const std::string problem = facts.machine.listen_problem(facts.job.master_port);
   if (problem.empty()) return ok("port " + std::to_string(facts.job.master_port) + " is free");
   return wrong(one_line(problem), "end what listens there (ss -ltnp), or set CONSIST_JOB_PORT to another port on all ranks");

@@ -142,4 +142,21 @@ Json json_of(const Report& report) {
           {"step", report.step ? json_of(*report.step) : Json()}};
 }
 
+Report report_from(const nlohmann::json& json) {
+  Report report{.host = json.at("host").get<std::string>()};
+  for (const nlohmann::json& check : json.at("checks")) {
+    const std::string status = check.at("status").get<std::string>();
+    const auto* const row =
+        std::find_if(std::begin(status_names), std::end(status_names), [&](const auto& name) { return status == name.in_json; });
+    const nlohmann::json& remedy = check.at("remedy");
+    report.results.push_back(
+        {check.at("subject").get<std::string>(),
+         check.at("check").get<std::string>(),
+         check.at("expected").get<std::string>(),
+         {row == std::end(status_names) ? Status::unknown : row->status, check.at("found").get<std::string>(),
+          remedy.is_null() ? std::string() : remedy.get<std::string>()}});
+  }
+  return report;
+}
+
 }  // namespace consist::doctor

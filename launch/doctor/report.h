@@ -51,5 +51,7 @@ void add(Report& report, std::vector<Result> results);
 /// For people: what is wrong, then warnings and what is unknown, each with its remedy; with `all` the others, too.
 std::string report_text(const Report& report, bool all);
 nlohmann::ordered_json json_of(const Report& report);
+/// Reads host and results of what json_of() makes. Throws nlohmann::json::exception.
+Report report_from(const nlohmann::json& json);
 
 }  // namespace consist::doctor

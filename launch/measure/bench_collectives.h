@@ -44,8 +44,9 @@ struct PairRow {
   std::int64_t wrong = 0;  ///< elements that this member received wrong
 };
 
-/// Collective over the members of `communicator`: messages of `bytes` between pairs of members, each member with one other at a
-/// time, round after round until all have met, or for so many rounds. Returns this member's pairs. Throws what the parts throw.
+/// Collective over the job, whose ranks are in groups of equal sizes, and `communicator` is this rank's: messages of `bytes`
+/// between pairs of members, each member with one other at a time, round after round until all have met, or for so many rounds.
+/// Returns this member's pairs. Throws what the parts throw.
 std::vector<PairRow> time_pairs(Job& job, Device& device, Communicator& communicator, std::int64_t bytes, int most_rounds);
 
 /// Runs on every rank of the job; `communicator` is the group of all of them and `device` is open. Rank 0 prints a section per

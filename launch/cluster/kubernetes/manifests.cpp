@@ -34,7 +34,7 @@ std::string pod_script(const KubernetesSettings& settings, const TrainJob& job) 
           "# The log of a pod has no streams: lines of standard error begin with a mark.\n"
           "exec 4> >(while IFS= read -r line; do printf '\\001%s\\n' \"$line\"; done)\n"
           "marker=$!\n" +
-          trapped_lines(launch_command(settings, division, places, job.words) + " 2>&4 4>&-", "TERM INT") +
+          trapped_lines(launch_command(settings, division, places, job) + " 2>&4 4>&-", "TERM INT") +
           "exec 4>&-\n"
           "wait \"$marker\"\n"
           "[ \"$node\" = 0 ] || exit \"$status\"\n";

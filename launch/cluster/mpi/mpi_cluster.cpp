@@ -19,8 +19,8 @@ std::string process_script(const MpiSettings& settings, const TrainJob& job) {
   const std::string config = shell_word(job.folder + "/" + job_files::config);
   const std::string port = std::to_string(20'000 + std::hash<std::string>()(job.folder) % 10'000);
   const LaunchPlaces places{"\"$OMPI_COMM_WORLD_RANK\"", settings.hosts[0] + ":" + port, config};
-  const std::string program = job.restarts ? launch_command(settings, divide_ranks(settings, job.ranks), places, job.words)
-                                           : shell_word(settings.consist) + " train --config " + config + shell_words(job.words);
+  const std::string program = job.restarts ? launch_command(settings, divide_ranks(settings, job.ranks), places, job)
+                                           : shell_word(settings.consist) + rank_words(job, config);
   const std::string token = "export CONSIST_JOB_TOKEN_FILE=" + shell_word(job.folder + "/" + job_files::token) + "\n";
   // mpirun passes SIGUSR1 on, to all processes of a rank's group; of SIGTERM it ends the ranks itself, in bad order.
   return environment_lines(settings, token) + "trap '' USR1\n" + trapped_lines(program, "USR1 TERM") +

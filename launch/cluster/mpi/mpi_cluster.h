@@ -14,6 +14,7 @@ class MpiCluster final : public SharedFolderCluster {
   explicit MpiCluster(const CommandLine& line) : SharedFolderCluster("job.sh"), settings_(read_mpi_settings(line)) {}
 
   const ClusterSettings& settings() const noexcept override { return settings_; }
+  std::string node_name(int node) const override { return settings_.hosts[static_cast<std::size_t>(node)]; }
   std::string script(const TrainJob& job) const override;
   std::unique_ptr<ClusterJobs> jobs() const override;
 

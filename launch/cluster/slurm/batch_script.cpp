@@ -48,9 +48,9 @@ std::string placement(const SlurmSettings& settings, const TrainJob& job) {
 
 std::string program(const SlurmSettings& settings, const TrainJob& job) {
   const std::string config = shell_word(job.folder + "/" + job_files::config);
-  if (!job.restarts) return shell_word(settings.consist) + " train --config " + config + shell_words(job.words);
+  if (!job.restarts) return shell_word(settings.consist) + rank_words(job, config);
   const LaunchPlaces places{"\"$SLURM_NODEID\"", "\"$CONSIST_LAUNCHER\"", config};
-  return "bash -c " + shell_word("exec " + launch_command(settings, divide_ranks(settings, job.ranks), places, job.words));
+  return "bash -c " + shell_word("exec " + launch_command(settings, divide_ranks(settings, job.ranks), places, job));
 }
 
 std::string command(const SlurmSettings& settings, const TrainJob& job) {

@@ -33,7 +33,7 @@ std::string node_script(const SshSettings& settings, const TrainJob& job, const 
          "config=$folder/run-$node.toml\n"
          "for ((at = 0; at < lines; ++at)); do IFS= read -r line <&3 && printf '%s\\n' \"$line\" || exit 1; done > \"$config\"\n"
          "export CONSIST_JOB_TOKEN\n" +
-         watched_lines(launch_command(settings, division, {"\"$node\"", shell_word(master), "\"$config\""}, job.words)) +
+         watched_lines(launch_command(settings, division, {"\"$node\"", shell_word(master), "\"$config\""}, job)) +
          "rm -f -- \"$config\"\n"
          "rmdir -- \"$folder\" 2> /dev/null  # unless the archive is in it\n"
          "exit \"$status\"\n";

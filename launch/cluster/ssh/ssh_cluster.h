@@ -15,6 +15,7 @@ class SshCluster final : public Cluster {
   explicit SshCluster(const CommandLine& line) : settings_(read_ssh_settings(line)) {}
 
   const ClusterSettings& settings() const noexcept override { return settings_; }
+  std::string node_name(int node) const override { return settings_.host(node).text(); }
   std::string next_name(const std::string& kind, int ahead) const override;
   bool shares_folder() const noexcept override { return false; }
   std::string script(const TrainJob& job) const override;
