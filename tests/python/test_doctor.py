@@ -11,6 +11,7 @@ from typing import Any, Dict
 import jsonschema
 import pytest
 
+import consist
 from conftest import ROOT
 
 SCHEMA = ROOT / "docs" / "json" / "doctor.schema.json"
@@ -115,3 +116,25 @@ def test_a_measurement_that_fails_is_wrong_and_the_rest_is_said(program: str) ->
 def test_options_without_a_meaning_are_refused(program: str, words: "list[str]", complaint: str) -> None:
     result = run(program, *words)
     assert result.returncode == 2 and complaint in result.stderr, result.stderr
+
+
+def test_python_has_the_checks(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setenv("CONSIST_PROGRAM", program)
+    examination = consist.doctor(expect={"efa": 100000})
+    assert not examination.healthy and examination.complaints[0].check == "expect-efa"
+    assert "instead of 100000" in examination.check("expect-efa").found and examination.check("expect-efa").remedy
+    assert examination.cost is None and examination.measured is None
+    assert list(examination.table["status"])[0] == "wrong" and len(examination.table) == len(examination.checks)
+    with pytest.raises(KeyError):
+        examination.check("nothing")
+    with pytest.raises(consist.UsageError, match="--slower is for a job's step"):
+        consist.doctor(slower=0.03)
+
+
+def test_python_judges_by_a_run(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setenv("CONSIST_PROGRAM", program)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    examination = consist.doctor("llama-tiny", "ddp", ranks=2, batch=4, sequence=128, device="cpu", transport="socket",
+                                 machine="cpu,socket-node=1e14", slower="1%")
+    assert not examination.healthy and examination.check("node-links").status == "wrong"
+    assert examination.cost == examination.step["cost_fraction"] and examination.step["slower_fraction"] == 0.01

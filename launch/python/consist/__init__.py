@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import events as events
     from . import observers as observers
     from ._ask import advise as advise
+    from ._ask import doctor as doctor
     from ._ask import explain as explain
     from ._ask import machines as machines
     from ._ask import plugins as plugins
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ._compare import Comparison as Comparison
     from ._compare import compare as compare
     from ._documents import Advice as Advice
+    from ._documents import Examination as Examination
     from ._documents import Explanation as Explanation
     from ._documents import Plugins as Plugins
     from ._documents import Prediction as Prediction
@@ -50,10 +52,10 @@ if TYPE_CHECKING:
 
 # Public names and their modules. They are imported when they are asked for: the wheel's command starts without them.
 _MODULES = {
-    "_ask": ["advise", "explain", "machines", "plugins", "predict", "prove", "reproduce", "residual",
+    "_ask": ["advise", "doctor", "explain", "machines", "plugins", "predict", "prove", "reproduce", "residual",
              "show", "verdict"],
     "_compare": ["Comparison", "compare"],
-    "_documents": ["Advice", "Explanation", "Plugins", "Prediction", "Proof", "Reproduction",
+    "_documents": ["Advice", "Examination", "Explanation", "Plugins", "Prediction", "Proof", "Reproduction",
                    "Residual", "Shown", "Verdict"],
     "_run": ["Run", "run"],
     "_tune": ["Search", "tune"],

@@ -1,12 +1,13 @@
 """Commands that answer at once: predict, advise, explain, prove, reproduce, plugins, show, verdict,
-residual, machines."""
+residual, doctor, machines."""
 from __future__ import annotations
 
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import _options
-from ._documents import Advice, Explanation, Plugins, Prediction, Proof, Reproduction, Residual, Shown, Verdict
+from ._documents import (Advice, Examination, Explanation, Plugins, Prediction, Proof, Reproduction, Residual, Shown,
+                         Verdict)
 from ._process import Folder, answer, document
 from ._run import Model
 
@@ -115,6 +116,27 @@ def residual(runs: Side, *, time_limit: Optional[float] = 300) -> Residual:
     Raises UsageError where ``runs`` are none, WaitTimeoutError after ``time_limit`` seconds (None: none).
     """
     return Residual(document(["residual", _side(runs), "--json"], time_limit, (0, 1)))
+
+
+IS_WRONG = 1  # the exit status of doctor where something is wrong; it prints its JSON then, too
+
+
+def doctor(model: Model = None, strategy: Optional[str] = None, *, expect: Optional[Mapping[str, int]] = None,
+           measure: bool = False, slower: Percentage = None, on: Optional[str] = None,
+           options: Optional[Mapping[str, Any]] = None, time_limit: Optional[float] = 600, folder: Folder = None,
+           **keywords: Any) -> Examination:
+    """Checks this machine, or all hosts of a cluster (``on="slurm"``), as ``consist doctor`` does (docs/doctor.md).
+
+    ``measure`` times devices and links, too. With a ``model`` and options of training as keywords, what is slow is
+    judged by a step of that run, which may be ``slower`` by "2%". ``expect`` names counts: {"gpus": 8}. Something
+    that is wrong is no error: ``healthy`` is False then. Raises UsageError for options that do not go together,
+    ProgramError where a cluster's hosts cannot be reached, WaitTimeoutError after ``time_limit`` seconds.
+    """
+    counts = [f"{thing}={count}" for thing, count in (expect or {}).items()]
+    named = {"model": model, "strategy": strategy, "expect": counts or None, "measure": measure or None,
+             "slower": _percent(slower), "on": on, **keywords}
+    words = _options.words(named, options)
+    return Examination(document(["doctor", "--json", *words], time_limit, (0, IS_WRONG), folder))
 
 
 def _percent(value: Percentage) -> Optional[str]:

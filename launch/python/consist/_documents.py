@@ -295,6 +295,58 @@ class Verdict(Document):
         yield "parts of the step's time", self.data["reason"].get("parts", [])
 
 
+class Examination(Document):
+    """The checks of a machine or of a cluster's hosts (docs/doctor.md): ``checks``, ``counts``, ``measured``, ``step``.
+
+    Each check has ``check`` (its name), ``status`` ("wrong", "warning", "unknown", "not_applicable", "ok"),
+    ``expected``, ``found``, ``remedy`` and ``cost`` (None where no step was judged). Of a cluster there are ``hosts``,
+    ``keep`` and ``leave_out``, too.
+    """
+
+    @property
+    def healthy(self) -> bool:
+        """True if nothing is wrong; there may be warnings."""
+        return bool(self.data["counts"]["wrong"] == 0)
+
+    @property
+    def complaints(self) -> List[Document]:
+        """The checks that are wrong, that warn, or whose answer is not known."""
+        return [Document(check) for check in self.data["checks"] if check["status"] in ("wrong", "warning", "unknown")]
+
+    @property
+    def cost(self) -> Optional[float]:
+        """The fraction by which what was measured makes the step slower than predicted; None if none was judged."""
+        step = self.data["step"]
+        return None if step is None else float(step["cost_fraction"])
+
+    def check(self, name: str) -> Document:
+        """The check of that name; of a cluster the worst one. Raises KeyError if there is none."""
+        for check in self.data["checks"]:
+            if check["check"] == name:
+                return Document(check)
+        raise KeyError(name)
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """A row per check."""
+        return frame_of_rows(self._checked())
+
+    def _checked(self) -> Rows:
+        rows = []
+        for check in self.data["checks"]:
+            cost = check["cost"]
+            rows.append({"status": check["status"], "check": check["check"], "found": check["found"],
+                         "remedy": check["remedy"], "cost": None if cost is None else cost["fraction"]})
+        return rows
+
+    def _facts(self) -> Dict[str, Any]:
+        counts = self.data["counts"]
+        return {"host": self.data["host"], "wrong": counts["wrong"], "warnings": counts["warning"]}
+
+    def _rows(self) -> Iterator[Tuple[str, Rows]]:
+        yield "complaints", [row for row in self._checked() if row["status"] in ("wrong", "warning", "unknown")]
+
+
 class Residual(Document):
     """Why a measured step is not the predicted one (docs/residual.md): ``terms``, ``causes``, ``predicted_seconds``.
 
