@@ -28,7 +28,7 @@ constexpr RunOption doctor_options[] = {
     valued("archive", OptionKind::text, "", "PATH", "where archives will lie, a file or folder, whose space is looked at [.]"),
     a_switch("measure", "also measure devices and links, on all GPUs or --ranks N processes: half a minute"),
     valued("slower", OptionKind::text, "2%", "P", "with --model: wrong where the step is slower than predicted by more"),
-    valued("on", OptionKind::choice, "here", "WHERE", "here, or all hosts of a cluster (docs/clusters.md)", "here|slurm|ssh|mpi"),
+    launch::on_option,
     launch::cluster_option,
     launch::dry_run_option,
     repeated(valued("plugin", OptionKind::text, "", "PATH", "also look for plugins in this file or folder; may be repeated")),

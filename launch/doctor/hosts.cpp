@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/number.h"
+#include "launch/cluster/kubernetes/manifests.h"
 
 namespace consist::doctor {
 namespace {
@@ -36,7 +37,7 @@ std::map<std::string, std::string> facts_of(const Facts& facts) {
 HostReport look_at_this_host(const JoinedJob& job, const std::vector<std::string>& plugins) {
   Facts facts = read_facts(this_machine(plugins), ".");
   facts.has_joined = true;
-  return {.host = std::string(job.host()),
+  return {.host = facts.machine.variable(launch::node_name_variable).value_or(std::string(job.host())),
           .ranks = {job.host_ranks().begin(), job.host_ranks().end()},
           .facts = facts_of(facts),
           .report = examine(facts)};

@@ -145,6 +145,17 @@ std::string comma_list(const std::vector<std::string>& names, const char* quote 
   return list;
 }
 
+std::string shell_list(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += " " + name;
+  return list;
+}
+
+/// A match expression of a nodeSelectorTerm.
+Json affinity_of(const std::vector<std::string>& left_out) {
+  return {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", left_out}};
+}
+
 /// The lists as the cluster takes them.
 std::string advice_text(const JointReport& joint) {
   if (joint.left_out.empty()) return "Keep all " + number_of(static_cast<int>(joint.hosts.size()), "host") + ".\n";
@@ -155,6 +166,9 @@ std::string advice_text(const JointReport& joint) {
   text += "\nKeep: " + comma_list(keep) + "\n";
   if (joint.cluster == "slurm")
     return text + "Slurm: --exclude=" + comma_list(listed(joint, true)) + " (or --nodelist=" + comma_list(keep) + ")\n";
+  if (joint.cluster == "kubernetes")
+    return text + "Kubernetes: kubectl cordon" + shell_list(listed(joint, true)) +
+           ", or in nodeAffinity: " + affinity_of(listed(joint, true)).dump() + "\n";
   return text + "cluster.toml: hosts = [" + comma_list(keep, "\"") + "]\n";
 }
 
@@ -206,6 +220,7 @@ Json json_of(const JointReport& joint) {
   json["keep"] = keep;
   json["leave_out"] = out;
   json["slurm"] = joint.cluster == "slurm" ? Json{{"nodelist", comma_list(keep)}, {"exclude", comma_list(out)}} : Json();
+  json["kubernetes"] = joint.cluster == "kubernetes" && !out.empty() ? affinity_of(out) : Json();
   return json;
 }
 

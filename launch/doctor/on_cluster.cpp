@@ -15,14 +15,14 @@ launch::TrainRequest request_of(const std::vector<std::string>& words, int ranks
   return request;
 }
 
-/// Names of the cluster's file in place of those that hosts give themselves, where each of its nodes was seen as one host.
+/// Gives hosts the names by which the cluster knows them, also where ranks were measured: those of its file, where each of its
+/// nodes was seen as one host, else those that hosts give themselves (of Kubernetes the node's, not the pod's).
 void name_hosts(const launch::Cluster& cluster, int ranks, Examination& examination) {
   const auto hosts = static_cast<int>(examination.hosts.size());
-  if (hosts != launch::divide_ranks(cluster.settings(), ranks).nodes) return;
+  const bool is_node = hosts == launch::divide_ranks(cluster.settings(), ranks).nodes;
   for (int node = 0; node < hosts; ++node) {
-    const std::string name = cluster.node_name(node);
-    if (name.empty()) continue;
-    examination.hosts[static_cast<std::size_t>(node)].host = name;
+    std::string& name = examination.hosts[static_cast<std::size_t>(node)].host;
+    if (const std::string in_file = is_node ? cluster.node_name(node) : ""; !in_file.empty()) name = in_file;
     if (!examination.figures) continue;
     for (launch::RankFigures& rank : examination.figures->ranks) {
       if (rank.node == node) rank.host = name;

@@ -186,7 +186,10 @@ class ShortMeasurement {
   }
 
   std::string transport_for(bool across) {
-    if (config_.transport != automatic_transport) return config_.transport;
+    // One that connects hosts alone leaves links within a host to the automatic choice, as in a plan.
+    if (config_.transport != automatic_transport &&
+        (across || make_transport(config_.transport, config_, host_, info_.kind)->cannot_connect(info_.kind, false).empty()))
+      return config_.transport;
     const AutomaticTransports automatic = agree_on_transports(job_, config_, host_, info_.kind);
     if (automatic.names[across].empty())
       throw UsageError("--transport auto: no transport connects devices of the kind '" + info_.kind + "'; name one");

@@ -74,6 +74,9 @@ TEST(DoctorHosts, LeavesOutWhatIsWrongAndWhatIsSlow) {
   const nlohmann::ordered_json json = json_of(joint);
   EXPECT_THAT(json["leave_out"].get<std::vector<std::string>>(), ElementsAre("node02", "node03"));
   EXPECT_EQ(json["slurm"]["exclude"], "node02,node03");
+  joint.cluster = "kubernetes";
+  EXPECT_THAT(report_text(joint, false), HasSubstr("\nKubernetes: kubectl cordon node02 node03, or in nodeAffinity: {\"key\":"));
+  EXPECT_EQ(json_of(joint)["kubernetes"]["values"], json["leave_out"]);
   joint.cluster = "ssh";
   EXPECT_THAT(report_text(joint, false), HasSubstr("cluster.toml: hosts = [\"node01\"]\n"));
 }

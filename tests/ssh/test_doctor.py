@@ -10,6 +10,8 @@ from typing import Any, Dict, Union
 import jsonschema
 import pytest
 from ssh_hosts import SshNetwork, SshPorts, processes_with
+from test_mpi import needs_mpirun
+from test_mpi import network as network  # a fixture
 from training import write_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,6 +97,30 @@ def test_links_between_hosts_are_measured_and_judged_by_a_job(hosts: Place, prog
     check = by_name(document)["network-links"]
     assert check["status"] == "wrong" and run.returncode == 1 and "10.78.0." in check["found"]
     assert re.search(r"; costs [0-9.]+% of this step", check["found"]) and "NCCL_SOCKET_IFNAME" in check["remedy"]
+
+
+def test_ranks_of_a_host_have_links_of_both_kinds(hosts: Place, program: str, tmp_path: Path) -> None:
+    if not isinstance(hosts, SshNetwork):
+        pytest.skip("hosts of their own need root")
+    write(hosts, program, tmp_path, "ranks-per-host = 2")
+    run = hosts.run([program, "doctor", "--on", "ssh", "--measure", "--device", "cpu", "--json"], tmp_path, timeout=120)
+    document = json.loads(run.stdout)
+    VALIDATOR.validate(document)
+    measured = document["measured"]
+    assert [(rank["rank"], rank["host"]) for rank in measured["ranks"]] == [(0, "node1"), (1, "node1"), (2, "node2"), (3, "node2")]
+    assert [(link["ranks"], link["across_nodes"]) for link in measured["links"]] == [([0, 1], False), ([0, 2], True), ([1, 3], True), ([2, 3], False)]
+    assert measured["node"]["transport"] == measured["network"]["transport"] == "socket"
+    assert document["step"] is None and "measurement" not in by_name(document)
+
+
+@needs_mpirun
+def test_two_hosts_are_looked_at_by_mpirun(network: SshNetwork, program: str, tmp_path: Path) -> None:
+    run = network.run([program, "doctor", "--on", "mpi", "--json"], tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    document = json.loads(run.stdout)
+    VALIDATOR.validate(document)
+    assert [(host["host"], host["ranks"]) for host in document["hosts"]] == [("node1", [0, 1]), ("node2", [2, 3])]
+    assert document["keep"] == ["node1", "node2"] and document["cluster"] == "mpi"
 
 
 def test_a_host_that_is_not_there_is_named(hosts: Place, program: str, tmp_path: Path) -> None:

@@ -103,6 +103,8 @@ Tree pod_of(const KubernetesSettings& settings, const TrainJob& job) {
   const std::string name = object_name(job);
   Tree container = {
       {"name", "consist"}, {"image", settings.image}, {"command", Tree::array({"bash", config_folder(settings) + "/node.sh"})}};
+  container["env"] =
+      Tree::array({{{"name", node_name_variable}, {"valueFrom", {{"fieldRef", {{"fieldPath", "spec.nodeName"}}}}}}});
   if (const Tree needs = resources(settings, divide_ranks(settings, job.ranks).ranks_per_node); !needs.empty())
     container["resources"] = needs;
   if (settings.has_cards()) container["securityContext"]["capabilities"]["add"] = Tree::array({"IPC_LOCK"});  // they pin memory

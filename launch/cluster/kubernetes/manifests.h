@@ -8,6 +8,9 @@
 
 namespace consist::launch {
 
+/// Says to a pod's processes on which node they are.
+inline constexpr const char* node_name_variable = "CONSIST_NODE_NAME";
+
 /// Lines by which the script in the pods talks to this program.
 inline constexpr const char* pod_has_ended = "consist-has-ended ";  ///< and the launcher's status, then "archive" if there is one
 inline constexpr char error_mark = '\1';                            ///< before a line of standard error
