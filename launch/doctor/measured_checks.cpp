@@ -157,8 +157,7 @@ const LinkRates* base_links(const ShortFigures& figures, bool across) {
 }
 
 /// The machine with these links of the transport that was measured.
-MachineRates with_links(const ShortFigures& figures, bool across, const LinkRates& links) {
-  MachineRates machine = figures.base;
+MachineRates with_links(MachineRates machine, const ShortFigures& figures, bool across, const LinkRates& links) {
   if (!across) {
     launch::take_links(machine, figures.transports[0], machine.node = links);
     return machine;
@@ -205,7 +204,7 @@ MeasuredCheck links_of_file(const ShortFigures& figures, bool across) {
                                   : no_file(figures)));
     return check;
   }
-  check.with = with_links(figures, across, measured);
+  check.with = with_links(figures.base, figures, across, measured);
   const std::string both = found + ", " + si_text(rate.by_file) + "B/s by " + figures.base.name;
   finding =
       rate.by_file <= slow_figure * rate.measured
@@ -215,6 +214,14 @@ MeasuredCheck links_of_file(const ShortFigures& figures, bool across) {
                                  : "look at the path: NVLink has a path of its own there (P2P); nvidia-smi nvlink -s, nvidia-smi "
                                    "topo -m; a container needs all GPUs and /dev/shm for it");
   return check;
+}
+
+/// Links without the slow ones, which have that share of the others' rate: as they were measured, or by a file of which nothing
+/// else is believed.
+LinkRates usual_links(const ShortFigures& figures, bool across, double share) {
+  const LinkRates* const base = base_links(figures, across);
+  if (figures.is_comparable && base != nullptr) return scaled(measured_links(figures, across), 1 / share);
+  return base != nullptr ? *base : across ? figures.base.network : figures.base.node;
 }
 
 MeasuredCheck links_alike(const ShortFigures& figures, bool across) {
@@ -240,13 +247,10 @@ MeasuredCheck links_alike(const ShortFigures& figures, bool across) {
                              "traffic; leave the host out until then"
                            : "look at the links of what is slow (nvidia-smi nvlink -s, nvidia-smi topo -m, lspci -vv), and "
                              "at other processes");
-  const LinkRates* const base = base_links(figures, across);
   const double share = slow.least / slow.usual;
-  // Measured rates hold the slow link already.
-  const LinkRates usual = figures.is_comparable && base != nullptr ? scaled(measured_links(figures, across), 1 / share)
-                                                                   : measured_links(figures, across);
-  check.with = with_links(figures, across, scaled(usual, share));
-  check.without = with_links(figures, across, usual);
+  const LinkRates usual = usual_links(figures, across, share);
+  check.with = with_links(figures.base, figures, across, scaled(usual, share));
+  check.without = with_links(figures.base, figures, across, usual);
   return check;
 }
 
@@ -299,6 +303,12 @@ MachineRates with_all(const ShortFigures& figures) {
   if (figures.is_comparable) return figures.measured;
   MachineRates machine = figures.base;
   machine.rank_skew = figures.measured.rank_skew;
+  for (const bool across : {false, true}) {
+    const SlowLinks slow = find_slow_links(figures, across);
+    if (slow.text.empty()) continue;
+    const double share = slow.least / slow.usual;
+    machine = with_links(std::move(machine), figures, across, scaled(usual_links(figures, across, share), share));
+  }
   return machine;
 }
 

@@ -26,7 +26,7 @@ struct MeasuredCheck {
 /// In a fixed order, whatever they find.
 std::vector<MeasuredCheck> measured_checks(const launch::ShortFigures& figures);
 
-/// The base machine with all that these checks have measured.
+/// The base machine with all that was measured; where the base is not of this device, with what is slow among equals.
 MachineRates with_all(const launch::ShortFigures& figures);
 
 /// The finding of a measurement that has failed.

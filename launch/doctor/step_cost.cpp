@@ -35,12 +35,13 @@ void judge(MeasuredCheck& check, double predicted, double limit, const StepSecon
   check.result.cost = cost;
 }
 
-MeasuredCheck whole_step(const JudgedStep& step, const std::string& machine) {
+MeasuredCheck whole_step(const JudgedStep& step, const launch::ShortFigures& figures) {
   MeasuredCheck check{
       .result = {"measured", "step", "the step is at most " + percent_text(step.limit, 1) + " slower than predicted", {}}};
   check.result.cost = StepCost{step.cost(), step.with_measured - step.predicted, std::nullopt};
-  const std::string found = milliseconds_text(step.predicted) + " by " + machine + ", " + milliseconds_text(step.with_measured) +
-                            " with what was measured";
+  const std::string found = milliseconds_text(step.predicted) + " by " + figures.base.name + ", " +
+                            milliseconds_text(step.with_measured) + " with what was measured" +
+                            (figures.is_comparable ? "" : "; the file is not of this device");
   check.result.finding = step.cost() <= step.limit
                              ? ok(found)
                              : wrong(found, "see the checks that cost most; devices and hosts that they name may be left out");
@@ -53,7 +54,7 @@ JudgedStep judge_step(const launch::ShortFigures& figures, std::vector<MeasuredC
                       double limit, const StepSeconds& seconds) {
   JudgedStep step{.job = job, .predicted = seconds(figures.base), .with_measured = seconds(with_all(figures)), .limit = limit};
   for (MeasuredCheck& check : checks) judge(check, step.predicted, limit, seconds);
-  checks.push_back(whole_step(step, figures.base.name));
+  checks.push_back(whole_step(step, figures));
   return step;
 }
 

@@ -194,6 +194,23 @@ TEST_F(DoctorStep, SaysWhatASlowNetworkCosts) {
   EXPECT_LT(std::abs(result("node-links").cost->fraction), 0.005);
 }
 
+TEST_F(DoctorStep, JudgesEqualsAloneBesideTheFileOfAnotherDevice) {
+  figures_.is_comparable = false;
+  for (launch::RankFigures& rank : figures_.ranks) rank.products_time *= 2;
+  slow_links(figures_, true, 5);
+  slow_down(figures_, 11, 1.12);
+  for (launch::LinkFigure& link : figures_.links) {
+    if (link.one == 3 && !link.across) link.rate /= 2;
+  }
+  const JudgedStep step = judge();
+  EXPECT_FALSE(result("device-products").cost || result("network-links").cost);
+  EXPECT_GT(result("devices-alike").cost->fraction, 0.02);
+  EXPECT_GT(result("node-links-alike").cost->fraction, 0);
+  EXPECT_LT(std::abs(*result("node-links-alike").cost->without), 0.001);
+  EXPECT_GT(step.cost(), result("devices-alike").cost->fraction);
+  EXPECT_THAT(result("step").finding.found, HasSubstr("; the file is not of this device"));
+}
+
 TEST_F(DoctorStep, WarnsWhereWhatIsSlowCostsLittle) {
   for (double* const rate : {&figures_.measured.host_shared.value, &figures_.measured.host_alone.value}) *rate /= 1.5;
   const JudgedStep step = judge();  // zero3-offload copies in the shade of other work
