@@ -151,6 +151,43 @@ Finding alike(const Facts& facts) {
                  "WATTS)");
 }
 
+/// The most that a GPU of that kind has.
+template <typename Value>
+Value most_of_kind(const std::vector<Gpu>& gpus, const std::string& kind, Value (*value)(const Gpu& gpu)) {
+  Value most{};
+  for (const Gpu& gpu : gpus) {
+    if (gpu.name == kind) most = std::max(most, value(gpu));
+  }
+  return most;
+}
+
+Finding whole_nvlink(const Facts& facts) {
+  const std::vector<Gpu>& gpus = facts.gpus.listed;
+  if (const std::optional<Finding> none = without_listed_gpus(facts)) return *none;
+  if (gpus.size() == 1) return not_applicable("there is one GPU");
+  std::string list;
+  int most_links = 0;
+  Status status = Status::warning;  // a GPU without any may have no bridge to others
+  for (const Gpu& gpu : gpus) {
+    const int links = most_of_kind<int>(gpus, gpu.name, [](const Gpu& one) { return one.nvlinks.value_or(0); });
+    const double rate = most_of_kind<double>(gpus, gpu.name, [](const Gpu& one) { return one.nvlink_rate; });
+    most_links = std::max(most_links, links);
+    const int own = gpu.nvlinks.value_or(0);
+    const std::string name = "GPU " + std::to_string(gpu.index);
+    if (own < links)
+      append(list, name + " has " + std::to_string(own) + " active links, others of its kind " + std::to_string(links));
+    if (own > 0 && gpu.nvlink_rate < rate)
+      append(list, name + " has a link of " + fixed_text(gpu.nvlink_rate, 1) + " GB/s, others of its kind " +
+                       fixed_text(rate, 1) + " GB/s");
+    if (own > 0 && (own < links || gpu.nvlink_rate < rate)) status = Status::wrong;
+  }
+  if (most_links == 0) return not_applicable("these GPUs have no active NVLink, or do not tell");
+  if (list.empty()) return ok(number_of(most_links, "active link") + " each");
+  return {status, list,
+          "look for errors of links (nvidia-smi nvlink -e, Xid 74 in dmesg) and at the fabric manager (systemctl status "
+          "nvidia-fabricmanager); reset all GPUs or reboot"};
+}
+
 constexpr Check gpu_table[] = {
     {"gpus", "gpu-ecc", "no GPU has uncorrected memory errors", no_ecc_error},
     {"gpus", "gpu-throttling", "heat and power supply slow no GPU down", not_throttled},
@@ -158,6 +195,7 @@ constexpr Check gpu_table[] = {
     {"gpus", "gpu-alike", "GPUs are of one kind, with the same clocks and limits", alike},
     {"gpus", "gpu-persistence", "persistence mode is on", persistent},
     {"gpus", "gpu-pcie", "each GPU has all its PCIe lanes, at their generation", whole_pcie},
+    {"gpus", "gpu-nvlink", "GPUs of one kind have as many active NVLinks, of one rate", whole_nvlink},
     {"gpus", "gpu-mig", "MIG is off", undivided},
 };
 

@@ -93,6 +93,30 @@ void list_gpus(const Machine& machine, Gpus& gpus) {
   gpus.problem = said.empty() ? "nvidia-smi failed and said nothing" : "nvidia-smi says: " + one_line(said);
 }
 
+/// Reads "GPU 0: ..." and below it lines of "Link 3: 26.562 GB/s" or "Link 3: <inactive>".
+void list_nvlinks(const Machine& machine, Gpus& gpus) {
+  const std::optional<ChildOutput> output = machine.run({"nvidia-smi", "nvlink", "--status"});
+  if (!output || !output->in_time || !WIFEXITED(output->status) || WEXITSTATUS(output->status) != 0) return;
+  Gpu* gpu = nullptr;
+  for (const std::string_view text : split(output->text, '\n')) {
+    const std::string_view line = trimmed(text);
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    if (line.starts_with("GPU ")) {
+      const std::optional<int> index = number_in<int>(line.substr(4, colon - 4));
+      const auto at = std::find_if(gpus.listed.begin(), gpus.listed.end(), [&](const Gpu& one) { return one.index == index; });
+      gpu = at == gpus.listed.end() ? nullptr : &*at;
+      if (gpu != nullptr) gpu->nvlinks = 0;
+    } else if (line.starts_with("Link ") && gpu != nullptr) {
+      const std::string_view said = trimmed(line.substr(colon + 1));
+      const std::optional<double> rate = number_in<double>(said.substr(0, said.find(' ')));
+      if (!rate) continue;
+      gpu->nvlink_rate = *gpu->nvlinks == 0 ? *rate : std::min(gpu->nvlink_rate, *rate);
+      ++*gpu->nvlinks;
+    }
+  }
+}
+
 int gpus_on_bus(const Machine& machine) {
   const std::string folder = "sys/bus/pci/devices";
   const std::vector<std::string> devices = machine.names_in(folder);
@@ -112,6 +136,7 @@ Gpus read_gpus(const Machine& machine) {
   gpus.of_driver = static_cast<int>(machine.names_in("proc/driver/nvidia/gpus").size());
   gpus.on_bus = gpus_on_bus(machine);
   list_gpus(machine, gpus);
+  if (gpus.listed.size() > 1) list_nvlinks(machine, gpus);
   // The program is part of images that are used without GPUs, too, and then says that it finds no driver.
   if (!gpus.has_driver && gpus.on_bus == 0) gpus.problem.clear();
   return gpus;

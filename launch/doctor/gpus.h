@@ -20,6 +20,8 @@ struct Gpu {
   std::optional<double> power_limit, usual_power;  ///< W
   std::optional<double> most_clock, asked_clock;   ///< MHz: that the GPU can do, and that applications are given
   std::optional<int> pcie_generation, most_pcie_generation, pcie_width, most_pcie_width;
+  std::optional<int> nvlinks;  ///< that are active; asked for where there are several GPUs
+  double nvlink_rate = 0;      ///< GB/s of the slowest of them
 };
 
 struct Gpus {

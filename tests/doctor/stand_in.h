@@ -112,8 +112,10 @@ class StandIn {
   Machine machine;
   std::vector<std::map<std::string, std::string>> gpus;  ///< by column of nvidia-smi
   bool has_nvidia_smi = true, has_new_columns = true;
-  std::string smi_failure;  ///< printed instead of a table, before it fails
-  std::string smi_ending;   ///< printed behind the table, before it fails
+  std::vector<std::string> links =
+      std::vector<std::string>(8, std::string(18, '+'));  ///< of each GPU: up '+', slow 's', down '-'
+  std::string smi_failure;                                ///< printed instead of a table, before it fails
+  std::string smi_ending;                                 ///< printed behind the table, before it fails
   std::map<std::string, std::string> environment;
   std::map<std::string, Space> spaces{{"/dev/shm", {std::int64_t{1} << 40, std::int64_t{1} << 39, true}},
                                       {"/archives", {std::int64_t{1} << 42, std::int64_t{1} << 41, true}}};
@@ -126,8 +128,24 @@ class StandIn {
   std::optional<bool> synchronized = true;
 
  private:
+  std::string nvlinks() const {
+    std::string text;
+    for (std::size_t gpu = 0; gpu < links.size(); ++gpu) {
+      text += "GPU " + std::to_string(gpu) + ": NVIDIA H100 80GB HBM3 (UUID: GPU-0" + std::to_string(gpu) + "cfd4b5)\n";
+      for (std::size_t link = 0; link < links[gpu].size(); ++link) {
+        const char state = links[gpu][link];
+        text += "\t Link " + std::to_string(link) + ": " +
+                (state == '-'   ? "<inactive>"
+                 : state == 's' ? "13.281 GB/s"
+                                : "26.562 GB/s") +
+                "\n";
+      }
+    }
+    return text;
+  }
   std::optional<ChildOutput> nvidia_smi(const std::vector<std::string>& words) const {
     if (!has_nvidia_smi || words[0] != "nvidia-smi") return std::nullopt;
+    if (words[1] == "nvlink") return ChildOutput{.text = nvlinks()};
     if (!smi_failure.empty()) return ChildOutput{.text = smi_failure + "\n", .status = 9 << 8};
     const std::string query = words[1].substr(words[1].find('=') + 1);
     std::string text;
