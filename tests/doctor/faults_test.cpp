@@ -82,6 +82,29 @@ std::vector<Fault> faults_of_drivers() {
   };
 }
 
+std::vector<Fault> faults_of_nvlink() {
+  return {
+      {"LinkDown",
+       [](StandIn& m) { m.links[3][5] = m.links[3][6] = '-'; },
+       {"gpu-nvlink"},
+       Status::wrong,
+       "GPU 3 has 16 active links, others of its kind 18",
+       "nvidia-smi nvlink -e"},
+      {"SlowLink",
+       [](StandIn& m) { m.links[6][0] = 's'; },
+       {"gpu-nvlink"},
+       Status::wrong,
+       "GPU 6 has a link of 13.3 GB/s, others of its kind 26.6 GB/s",
+       "fabricmanager"},
+      {"NoBridge",
+       [](StandIn& m) { m.links[7] = std::string(18, '-'); },
+       {"gpu-nvlink"},
+       Status::warning,
+       "GPU 7 has 0 active links",
+       "Xid 74"},
+  };
+}
+
 std::vector<Fault> faults_of_gpus() {
   return {
       {"Ecc",
@@ -432,6 +455,7 @@ std::string name_of_fault(const ::testing::TestParamInfo<Fault>& info) {
   return info.param.name;
 }
 INSTANTIATE_TEST_SUITE_P(Drivers, Doctor, ::testing::ValuesIn(faults_of_drivers()), name_of_fault);
+INSTANTIATE_TEST_SUITE_P(NvLink, Doctor, ::testing::ValuesIn(faults_of_nvlink()), name_of_fault);
 INSTANTIATE_TEST_SUITE_P(Gpus, Doctor, ::testing::ValuesIn(faults_of_gpus()), name_of_fault);
 INSTANTIATE_TEST_SUITE_P(Libraries, Doctor, ::testing::ValuesIn(faults_of_libraries()), name_of_fault);
 INSTANTIATE_TEST_SUITE_P(Memory, Doctor, ::testing::ValuesIn(faults_of_memory()), name_of_fault);
