@@ -1,7 +1,7 @@
 // A tree as YAML, for people and for kubectl.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace consist::launch {
