@@ -257,6 +257,12 @@ void add(Work& w) {
     w.out(k, sum);
   }
 }
+void scale(Work& w) {
+  Value y = w.in(0);
+  const double factor = w.attributes().real("factor");
+  for (double& value : y.data) value *= factor;
+  w.out(0, y);
+}
 void same(Work& w) {
   w.out(0, w.in(0));
 }
@@ -299,6 +305,7 @@ std::map<std::string_view, Formula>& formulas() {
                                             {"split_channels", split_channels},
                                             {"merge_channels", merge_channels},
                                             {"add", add},
+                                            {"scale", scale},
                                             {"cast", same},
                                             {"copy", same}};
     for (const auto* family : {&float8_formulas(), &optimizer_formulas(), &moe_formulas()})

@@ -1,4 +1,6 @@
-// add and cast.
+// add, scale and cast.
+#include <cmath>
+
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -9,6 +11,7 @@ class Add final : public NamedOp {
  public:
   Add() : NamedOp("add") {}
   bool adds_pairs() const noexcept override { return true; }
+  Separable separable() const noexcept override { return Separable::tokens; }
   bool is_additive() const noexcept override { return true; }
   bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
 
@@ -45,6 +48,29 @@ class Add final : public NamedOp {
   int updates_in_place(int output) const noexcept override { return 2 * output; }
 };
 
+/// Multiplies by a constant.
+class Scale final : public NamedOp {
+ public:
+  Scale() : NamedOp("scale") {}
+  bool is_additive() const noexcept override { return true; }
+  Separable separable() const noexcept override { return Separable::tokens; }
+  bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& x = present(in, 0);
+    require(x.dtype == DType::f32 || x.dtype == DType::bf16, "x must be f32 or bf16");
+    require(std::isfinite(attributes.real("factor")), "the factor must be finite");
+    return {x};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    axis.outputs = {axis.inputs[0]};
+  }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    const std::string name = d.program()[f.inputs[0]].name + ".grad";
+    d.accumulate_grad(f.inputs[0], d.build().emit_one("scale", {d.gradient(f.outputs[0])}, f.attributes, name));
+  }
+};
+
 class Cast final : public NamedOp {
  public:
   Cast() : NamedOp("cast") {}
@@ -69,6 +95,7 @@ class Cast final : public NamedOp {
 
 void register_elementwise(OpRegistry& registry) {
   registry.add(std::make_unique<Add>());
+  registry.add(std::make_unique<Scale>());
   registry.add(std::make_unique<Cast>());
 }
 

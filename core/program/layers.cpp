@@ -44,6 +44,10 @@ TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name) {
   return b.emit_one("swiglu", {gate, up}, {}, std::move(name));
 }
 
+TensorId scaled(Builder& b, TensorId x, double factor, std::string name) {
+  return b.emit_one("scale", {x}, {{"factor", factor}}, std::move(name));
+}
+
 Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& m, const std::string& name) {
   const std::int64_t experts = b[m.router].shape[0];
   const TensorId logits = linear(b, x, m.router, no_tensor, name + ".logits");

@@ -251,11 +251,16 @@ TEST_P(DeviceKernel, LmHeadLossInChunks) {
   expect_close(whole[2], *dw, gradient() == DType::bf16 ? 3e-2 : tolerance(), "dw");
 }
 
-TEST_P(DeviceKernel, AddAndCast) {
+TEST_P(DeviceKernel, AddScaleAndCast) {
   const Value a = random({3, 37}), b = random({3, 37});
   Value sum = a;
   for (std::size_t i = 0; i < sum.data.size(); ++i) sum.data[i] += b.data[i];
   expect_close(run("add", {a, b})[0], sum, narrow() ? 4e-3 : 1e-7, "a + b");
+  for (const Value& x : {a, random({2, 5, 16})}) {  // in packs of 16 bytes and without
+    Value expected = x;
+    for (double& value : expected.data) value = reference::rounded(static_cast<float>(value) * 1.7F, dtype());
+    expect_close(run("scale", {x}, {{"factor", static_cast<double>(1.7F)}})[0], expected, 0, "scale");
+  }
   for (const DType to : {DType::f32, DType::bf16}) {
     Value expected = a;
     for (double& x : expected.data) x = reference::rounded(x, to);

@@ -39,6 +39,9 @@ CONSIST_API TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, s
 /// silu(gate) * up (Shazeer, 2020).
 CONSIST_API TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name);
 
+/// factor * x, whatever the shape of x; rounded once.
+CONSIST_API TensorId scaled(Builder& b, TensorId x, double factor, std::string name);
+
 /// A mixture of experts (Shazeer et al., 2017) of gated linears: each token goes to `choices` of them.
 struct Mixture {
   TensorId router = no_tensor;   ///< [experts, channels]

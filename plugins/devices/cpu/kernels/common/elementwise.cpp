@@ -1,4 +1,4 @@
-// add, cast and copy.
+// add, scale, cast and copy.
 #include <algorithm>
 #include <cstring>
 
@@ -20,6 +20,20 @@ class Add final : public Kernel {
       parallel_for_simd(count, [=](std::int64_t i) { store(c[i], load(a[i]) + load(b[i])); });
     }
   }
+};
+
+template <typename T>
+class Scale final : public Kernel {
+ public:
+  explicit Scale(float factor) : factor_(factor) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const T* x = in[0].as<T>();
+    T* y = out[0].as<T>();
+    parallel_for_simd(in[0].shape.elements(), [=, factor = factor_](std::int64_t i) { store(y[i], factor * load(x[i])); });
+  }
+
+ private:
+  float factor_;
 };
 
 class Cast final : public Kernel {
@@ -57,6 +71,12 @@ Made make_add(const KernelRequest& r, const KernelSettings&) {
   if (types->second == DType::bf16) return std::make_unique<Add<float, bf16>>();
   return std::make_unique<Add<float, float>>();
 }
+Made make_scale(const KernelRequest& r, const KernelSettings&) {
+  const auto factor = static_cast<float>(r.attributes.real("factor"));
+  if (r.inputs[0].dtype == DType::bf16) return std::make_unique<Scale<bf16>>(factor);
+  if (r.inputs[0].dtype == DType::f32) return std::make_unique<Scale<float>>(factor);
+  return nullptr;
+}
 Made make_cast(const KernelRequest& r, const KernelSettings&) {
   return is_float(r.inputs[0].dtype) && is_float(r.outputs[0].dtype) ? std::make_unique<Cast>() : nullptr;
 }
@@ -68,6 +88,7 @@ Made make_copy(const KernelRequest&, const KernelSettings&) {
 }  // namespace
 
 CONSIST_KERNEL(add, make_add);
+CONSIST_KERNEL(scale, make_scale);
 CONSIST_KERNEL(cast, make_cast);
 CONSIST_KERNEL(copy, make_copy);
 

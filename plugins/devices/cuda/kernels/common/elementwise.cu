@@ -1,4 +1,4 @@
-// add, cast and copy. Of the first two: one pass, every thread moves `elementwise_unroll` packs that are all loaded
+// add, scale, cast and copy. Of the first three: one pass, every thread moves `elementwise_unroll` packs that are all loaded
 // before the first is used.
 #include <algorithm>
 
@@ -32,6 +32,27 @@ __global__ void __launch_bounds__(threads) add_packs(T* a, const Added* __restri
 #pragma unroll
     for (int i = 0; i < N; ++i) left[u].element[i] = rounded<T>(number(left[u].element[i]) + number(right[u].element[i]));
     store_pack<N>(a + pack * N, left[u]);
+  }
+}
+
+/// y = factor x.
+template <typename T, int N>
+__global__ void __launch_bounds__(threads) scale_packs(const T* __restrict__ x, T* __restrict__ y, float factor,
+                                                       std::int64_t packs) {
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * elementwise_unroll) + threadIdx.x;
+  Pack<T, N> values[elementwise_unroll];
+#pragma unroll
+  for (int u = 0; u < elementwise_unroll; ++u) {
+    const std::int64_t pack = first + u * threads;
+    if (pack < packs) values[u] = load_pack<N>(x + pack * N);
+  }
+#pragma unroll
+  for (int u = 0; u < elementwise_unroll; ++u) {
+    const std::int64_t pack = first + u * threads;
+    if (pack >= packs) continue;
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[u].element[i] = rounded<T>(factor * number(values[u].element[i]));
+    store_pack<N>(y + pack * N, values[u]);
   }
 }
 
@@ -76,6 +97,27 @@ class Add final : public Kernel {
       check_launch("add");
     }
   }
+};
+
+template <typename T>
+class Scale final : public Kernel {
+ public:
+  explicit Scale(float factor) : factor_(factor) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    const T* x = in[0].as<T>();
+    T* y = out[0].as<T>();
+    const std::int64_t count = in[0].shape.elements();
+    constexpr int N = per_access<T>;
+    if (count == 0) return;
+    if (in_packs(count, N, {x, y}))
+      scale_packs<T, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(x, y, factor_, count / N);
+    else
+      scale_packs<T, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(x, y, factor_, count);
+    check_launch("scale");
+  }
+
+ private:
+  float factor_;
 };
 
 /// Between any two memories: the addresses tell which (unified addressing). Row by row where one side is a strided view.
@@ -123,6 +165,13 @@ Made make_add(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<Add<float, float>>();
 }
 
+Made make_scale(const KernelRequest& r, const KernelSettings&) {
+  const auto factor = static_cast<float>(r.attributes.real("factor"));
+  if (r.inputs[0].dtype == DType::bf16) return std::make_unique<Scale<bf16>>(factor);
+  if (r.inputs[0].dtype == DType::f32) return std::make_unique<Scale<float>>(factor);
+  return nullptr;
+}
+
 Made make_cast(const KernelRequest& r, const KernelSettings&) {
   const DType from = r.inputs[0].dtype, to = r.outputs[0].dtype;
   if (from == DType::f32 && to == DType::f32) return std::make_unique<Cast<float, float>>();
@@ -139,6 +188,7 @@ Made make_copy(const KernelRequest&, const KernelSettings&) {
 }  // namespace
 
 CONSIST_KERNEL(add, make_add);
+CONSIST_KERNEL(scale, make_scale);
 CONSIST_KERNEL(cast, make_cast);
 CONSIST_KERNEL(copy, make_copy);
 
