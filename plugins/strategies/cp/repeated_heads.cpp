@@ -7,37 +7,22 @@
 #include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
+#include "plugins/strategies/common/linears_behind.h"
 
 namespace consist::context_parallel {
-namespace {
-
-/// The linear that made `activation`, as an index; -1 if something else did.
-InstructionId linear_behind(const Program& program, const DefUse& def_use, TensorId activation) {
-  while (def_use.is_made(activation)) {
-    const InstructionId at = def_use.producer(activation);
-    const Instruction& i = program.instructions[static_cast<std::size_t>(at)];
-    if (i.op->linear_part() == LinearPart::product) return program[i.inputs[1]].role == Role::parameter ? at : -1;
-    const std::optional<ChannelSplit> split = i.op->channel_split(i.attributes);
-    if (!split || split->inputs != 1 || i.outputs[0] != activation) return -1;
-    activation = i.inputs[0];
-  }
-  return -1;
-}
-
-}  // namespace
 
 void repeat_heads(Program& forward, const std::vector<RepeatedHeads>& wanted) {
   if (wanted.empty()) return;
   const DefUse def_use(forward);
   std::map<InstructionId, RepeatedHeads> of_linear;
   for (const RepeatedHeads& heads : wanted) {
-    const InstructionId linear = linear_behind(forward, def_use, heads.activation);
-    if (linear < 0) {
+    const std::vector<InstructionId> linears = strategies::linears_behind(forward, def_use, heads.activation);
+    if (linears.empty()) {
       throw UsageError("cp: heads of '" + forward[heads.activation].name +
                        "' would be repeated, but no linear makes it; choose a size for cp that divides the heads, or --cp.attention "
                        "gather");
     }
-    of_linear.emplace(linear, heads);
+    for (const InstructionId linear : linears) of_linear.emplace(linear, heads);
   }
   std::vector<Instruction> old = std::move(forward.instructions);
   forward.instructions.clear();

@@ -238,9 +238,17 @@ class Overlap {
       const std::vector<TensorId>& read = old_[i].inputs;  // inputs of the step, such as documents, are not cut
       return is_separable(i, Separable::sequences) && std::none_of(read.begin(), read.end(), is_input);
     });
-    return cuttable && segment.following.size() > 1 && next.product == segment.following.back() &&
+    const bool reads_norm = std::any_of(segment.others.begin(), segment.others.end(), [&](std::size_t i) {
+      return reads_any(old_[i], old_[block.norm].outputs);  // beside the gather, as an adapter does, before all slices are there
+    });
+    return cuttable && !reads_norm && segment.following.size() > 1 && next.product == segment.following.back() &&
            next.norm == next.scatter + 1 && next.gather == next.norm + 1 &&
            input_of(next.norm, residual_sum(next).residual) == residual_of(block);
+  }
+  static bool reads_any(const Instruction& i, const std::vector<TensorId>& tensors) {
+    return std::any_of(i.inputs.begin(), i.inputs.end(), [&](TensorId id) {
+      return id != no_tensor && std::find(tensors.begin(), tensors.end(), id) != tensors.end();
+    });
   }
   /// The residual that a block's norm passes on beside its output.
   TensorId residual_of(const Block& block) const {

@@ -1,5 +1,6 @@
 #include "plugins/strategies/tp-sp/partition.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 #include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
+#include "plugins/strategies/common/linears_behind.h"
 
 namespace consist::tensor_parallel {
 namespace {
@@ -37,6 +39,7 @@ class Partitioner {
     for (const Instruction& i : program_.instructions) {
       if (!feeds_another_split(i)) split_channels(i);
     }
+    find_added_to_summands();
     for (const Instruction& i : program_.instructions) old_inputs_.push_back(i.inputs.empty() ? no_tensor : i.inputs[0]);
     std::vector<Instruction> old = std::move(program_.instructions);
     program_.instructions.clear();
@@ -59,17 +62,25 @@ class Partitioner {
   }
   Placement& on_axis(TensorId tensor) { return program_[tensor].placements[settings_.axis]; }
 
-  /// The linear that made `tensor`, with ops of one activation in between that are sharded as it is (rope); null if something
-  /// else did.
-  const Instruction* linear_behind(TensorId tensor) const {
-    while (def_use_.is_made(tensor)) {
-      const Instruction& i = program_.instructions[index(def_use_.producer(tensor))];
-      if (i.op->linear_part() == LinearPart::product) return program_[i.inputs[1]].role == Role::parameter ? &i : nullptr;
-      const std::optional<ChannelSplit> split = i.op->channel_split(i.attributes);
-      if (!split || split->inputs != 1 || i.outputs[0] != tensor) return nullptr;
-      tensor = i.inputs[0];
+  std::vector<const Instruction*> linears_behind(TensorId tensor) const {
+    std::vector<const Instruction*> linears;
+    for (const InstructionId at : strategies::linears_behind(program_, def_use_, tensor))
+      linears.push_back(&program_.instructions[index(at)]);
+    return linears;
+  }
+
+  /// Finds the linears whose output is added to that of one that will be split along its inputs. If they are, too, ranks have
+  /// summands of both, and one collective adds up all.
+  void find_added_to_summands() {
+    for (const Instruction& i : program_.instructions) {
+      if (!i.op->adds_pairs() || i.outputs.size() != 1) continue;
+      const std::vector<const Instruction*> linears = linears_behind(i.outputs[0]);
+      const auto makes_summands = [&](const Instruction* linear) { return split_.contains(linear->inputs[0]); };
+      if (std::ranges::none_of(linears, makes_summands)) continue;
+      for (const Instruction* linear : linears) {
+        if (!makes_summands(linear)) added_to_summands_.insert(linear->outputs[0]);
+      }
     }
-    return nullptr;
   }
 
   /// True if `i` is one of those in between: its output is sharded for the op that reads it.
@@ -87,10 +98,10 @@ class Partitioner {
   void split_channels(const Instruction& i) {
     const ChannelSplit split = *i.op->channel_split(i.attributes);
     for (int k = 0; k < split.inputs; ++k) refuse_divided(i.inputs[index(k)]);
-    std::vector<const Instruction*> made_by;
+    std::vector<std::vector<const Instruction*>> made_by;
     for (int k = 0; k < split.inputs; ++k) {
-      made_by.push_back(linear_behind(i.inputs[index(k)]));
-      if (made_by.back() == nullptr) return;  // not of linears: it stays unsharded, as the ops' rules have it
+      made_by.push_back(linears_behind(i.inputs[index(k)]));
+      if (made_by.back().empty()) return;  // not of linears: it stays unsharded, as the ops' rules have it
     }
     const auto groups_of = [&](std::size_t k) { return program_[i.inputs[k]].shape[2] / split.unit; };
     for (std::size_t k = 0; k < made_by.size(); ++k) {
@@ -99,10 +110,11 @@ class Partitioner {
       if (groups % ranks_ != 0 && !repeats) refuse(what_is_split(i, k), groups);
     }
     for (std::size_t k = 0; k < made_by.size(); ++k) {
-      if (groups_of(k) % ranks_ == 0) {
-        split_outputs(*made_by[k]);
-      } else {
-        repeated_[made_by[k]->outputs[0]] = split.unit;
+      for (const Instruction* linear : made_by[k]) {
+        if (groups_of(k) % ranks_ == 0)
+          split_outputs(*linear);
+        else
+          repeated_[linear->outputs[0]] = split.unit;
       }
     }
     split_.insert(i.outputs[0]);
@@ -144,7 +156,8 @@ class Partitioner {
         i.inputs[k] = append("repeat_heads", {i.inputs[k]}, attributes, {program_[i.inputs[k]].name + ".heads"});
       }
     }
-    if (!split_.contains(i.inputs[0]) || program_[i.inputs[1]].role != Role::parameter) return;
+    const bool joins = added_to_summands_.contains(i.outputs[0]) && program_[i.inputs[1]].shape[in_dim] % ranks_ == 0;
+    if ((!split_.contains(i.inputs[0]) && !joins) || program_[i.inputs[1]].role != Role::parameter) return;
     if (i.inputs.size() > 2 && i.inputs[2] != no_tensor) {
       throw UsageError("tp-sp: '" + program_[i.inputs[2]].name +
                        "' is the bias of a linear that would be split along its inputs, where each rank would add it once; "
@@ -217,6 +230,7 @@ class Partitioner {
   std::vector<TensorId> old_inputs_;           // by instruction, as it was: its first input
   std::map<TensorId, std::int64_t> repeated_;  // outputs of k and v whose heads are fewer than the ranks; head_dim
   std::set<TensorId> split_;                   // outputs of such ops (Op::channel_split) that are sharded
+  std::set<TensorId> added_to_summands_;       // see find_added_to_summands()
   std::set<TensorId> read_by_split_;           // activations that such ops read
 };
 
