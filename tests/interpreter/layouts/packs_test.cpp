@@ -28,17 +28,18 @@ TEST_P(Packs, TrainAsSeparateLinears) {
   for (const Words& words : layouts) expect_one_rank(GetParam(), words);
 }
 
-const std::string untied = R"({"tie_word_embeddings":false})";
+const std::string untied_head = R"({"tie_word_embeddings":false})";
 INSTANTIATE_TEST_SUITE_P(
     Models, Packs,
     ::testing::Values(
         Column{"llama_fp32", {"llama-untied", R"({"tie_word_embeddings":false,"intermediate_size":64,"vocab_size":64})"}},
-        Column{"llama_bf16", {"llama-untied", untied}, {"--precision=bf16"}}, Column{"qwen3_fp32", {"qwen3-untied", untied}},
-        Column{"qwen3_bf16_gradients", {"qwen3-untied", untied}, {"--precision=bf16", "--bf16.gradients=bf16"}},
+        Column{"llama_bf16", {"llama-untied", untied_head}, {"--precision=bf16"}},
+        Column{"qwen3_fp32", {"qwen3-untied", untied_head}},
+        Column{"qwen3_bf16_gradients", {"qwen3-untied", untied_head}, {"--precision=bf16", "--bf16.gradients=bf16"}},
         Column{"qwen2_fp32",
                {"qwen2.5-bias",
                 R"({"hidden_size":64,"num_attention_heads":4,"num_key_value_heads":4,"intermediate_size":64,"vocab_size":96})"}},
-        Column{"llama_fp8", {"llama-untied", untied}, {"--precision=fp8"}}),
+        Column{"llama_fp8", {"llama-untied", untied_head}, {"--precision=fp8"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
