@@ -143,8 +143,8 @@ Json get_clip(const C& config) {
 
 // Sizes are bounded where their products would leave 64 bits long before any machine could hold them.
 constexpr RunOption table[] = {
-    row<&C::model>({"model", text, "", "preset, Hugging Face folder (weights are loaded), hf://ORG/NAME"}, "NAME|FOLDER",
-                   configuration, program),
+    row<&C::model>({"model", text, "", "preset, model folder, hf://ORG/NAME"}, "NAME|FOLDER", configuration, program),
+    row<&C::adapter>({"adapter", text, "none", "lora: trained instead of the model"}, "A", configuration, program),
     source({"config", text, "", "options of TOML, JSON or an archive's run"}, "FILE"),
     source({"print-config", flag, "false", "write such a file instead of running"}, "", display),
     row_of<set_strategies, get_strategies>({"strategy", text, "ddp", "one, a=2+b, or on two axes a=2x4"}, "S", configuration,
@@ -218,6 +218,9 @@ constexpr RunOption table[] = {
     row<&C::export_dtype>({"export-dtype", OptionKind::choice, "auto", "as the run began; bfloat16, ...",
                            "auto|float32|bfloat16|float16", "export", "", OptionRole::results},
                           "D", results, place, Sweep::none),
+    row<&C::export_merged>(
+        {"export-merged", flag, "false", "the model with its adapter added", "", "export", "", OptionRole::results}, "", results,
+        place),
     row<&C::evaluate_every>({"evaluate-every", integer, "0", "steps; 0: never", "0.."}, "N", results, data),
     row<&C::evaluate_sequences>({"evaluate-sequences", integer, "64", "per evaluation, at most", "0..", "evaluate-every"}, "N",
                                 results, data),

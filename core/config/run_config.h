@@ -29,6 +29,9 @@ inline constexpr const char* automatic_transport = "auto";
 /// The value of --expert-load that leaves routers alone.
 inline constexpr const char* natural_experts = "natural";
 
+/// --adapter of a run that trains the model itself.
+inline constexpr const char* no_adapter = "none";
+
 struct RunConfig {
   std::string model;  ///< a preset or a Hugging Face folder
   std::vector<StrategyChoice> strategies{{"ddp", 0}};
@@ -54,6 +57,7 @@ struct RunConfig {
   RecomputeRequest recompute;
   OffloadRequest offload;  ///< --offload-activations
   FreezeRequest freeze;
+  std::string adapter = no_adapter;  ///< the plugin
   bool pack = true;  ///< linears that read the same are one product
   std::string expert_load = natural_experts;  ///< as ExpertLoad::parse() takes it (core/plan/expert_load.h)
   std::int64_t steps = 100;
@@ -80,6 +84,7 @@ struct RunConfig {
   std::string archive;                 ///< file; empty: none
   bool overwrite = false;              ///< an archive that is there already may be replaced
   std::string export_folder;           ///< where trained weights go in Hugging Face's format; empty: nowhere
+  bool export_merged = false;          ///< with an adapter: the model with it added, instead of the adapter alone
   std::string export_dtype = "auto";   ///< of the weights in it: see export_dtype() in core/state/export_dtype.h
   std::int64_t memory_limit = 0;       ///< bytes per rank; 0: what the device has
   std::int64_t host_memory_limit = 0;  ///< bytes that the ranks of a host may pin together; 0: what the host has available

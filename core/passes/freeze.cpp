@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "consist/builder.h"
 #include "consist/error.h"
@@ -48,13 +49,7 @@ void require_matches(const Program& program, const std::string& option, const st
   }
 }
 
-double flops_of(const Architecture& architecture, std::int64_t sequence, const FreezeRequest& request) {
-  Program program;
-  Builder builder(program);
-  const TensorId ids = builder.input("ids", DType::i32, {1, sequence}),
-                 targets = builder.input("targets", DType::i32, {1, sequence});
-  program.loss = architecture.build(builder, ids, targets, 1);
-  freeze(program, request);
+double flops_of(Program program) {
   differentiate(program, DType::f32);
   double flops = 0;
   for (const Instruction& i : program.instructions) flops += i.op->cost(program, i).flops;
@@ -84,7 +79,7 @@ void freeze(Program& program, const FreezeRequest& request) {
     const auto in = [&](const std::vector<std::string>& patterns) {
       return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) { return matches(pattern, p.name); });
     };
-    p.trainable = request.trained.empty() ? !in(request.frozen) : in(request.trained);
+    p.trainable = request.trained.empty() ? p.trainable && !in(request.frozen) : in(request.trained);
     trains = trains || p.trainable;
   }
   if (!trains)
@@ -93,8 +88,16 @@ void freeze(Program& program, const FreezeRequest& request) {
 }
 
 double trained_share_of_flops(const Architecture& architecture, std::int64_t sequence, const FreezeRequest& request) {
-  if (!request.any()) return 1;
-  return flops_of(architecture, sequence, request) / flops_of(architecture, sequence, {});
+  Program program;
+  Builder builder(program);
+  const TensorId ids = builder.input("ids", DType::i32, {1, sequence}),
+                 targets = builder.input("targets", DType::i32, {1, sequence});
+  program.loss = architecture.build(builder, ids, targets, 1);
+  freeze(program, request);
+  if (std::ranges::all_of(program.parameters, [](const Parameter& p) { return p.trainable; })) return 1;
+  Program all = program;
+  for (Parameter& p : all.parameters) p.trainable = true;
+  return flops_of(std::move(program)) / flops_of(std::move(all));
 }
 
 }  // namespace consist

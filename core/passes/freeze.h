@@ -23,7 +23,8 @@ CONSIST_API FreezeRequest parse_freeze(const std::string& frozen, const std::str
 /// The option's value again.
 CONSIST_API std::string patterns_text(const std::vector<std::string>& patterns);
 
-/// Sets Parameter::trainable. Throws UsageError for a pattern that matches no parameter, and where none is left to train.
+/// Sets Parameter::trainable; what is frozen already, as by an adapter, stays so under --freeze. Throws UsageError for a pattern
+/// that matches no parameter, and where none is left to train.
 CONSIST_API void freeze(Program& program, const FreezeRequest& request);
 
 /// Matrix work of forward and backward beside that of a run that trains all parameters, 0..1.

@@ -172,6 +172,22 @@ void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
   }
 }
 
+/// --adapter, which rewrites the model.
+void adapt(Parts& parts, const RunConfig& config, PluginHost& host) {
+  if (config.adapter == no_adapter) {
+    if (!config.export_merged) return;
+    throw UsageError(
+        "--export-merged adds an adapter to the model, and there is none; name it by --adapter, or leave the option out");
+  }
+  if (!config.freeze.trained.empty())
+    throw UsageError("--train-only does not go with --adapter " + config.adapter +
+                     ", which says itself what is trained; leave one of them out (--freeze takes some of it away)");
+  auto adapter = host.make<Adapter>("adapter", config.adapter, options_of(config, config.adapter));
+  const auto adapted = std::make_shared<AdaptedArchitecture>(parts.architecture, std::move(adapter));
+  parts.adapted = adapted;
+  parts.architecture = adapted;
+}
+
 /// Options for parts that are not in the configuration would be ignored silently; they are mistakes.
 void refuse_stray_options(const RunConfig& config, PluginHost& host) {
   for (const std::string& owner : stray_owners(config, host)) {
@@ -222,6 +238,7 @@ std::vector<Field> fields_of_datasets(const RunConfig& config, PluginHost& host)
 
 std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host) {
   std::vector<std::string> used{config.precision, config.device, config.optimizer_plugin, config.schedule};
+  if (config.adapter != no_adapter) used.push_back(config.adapter);
   for (const DatasetChoice& dataset : parse_datasets(config.dataset)) used.insert(used.end(), {dataset.name, dataset.plugin});
   for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
   used.insert(used.end(), config.observers.begin(), config.observers.end());
@@ -278,6 +295,7 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   kernel_sets().add(host, false);  // before a model is built: their ops are among those that it may use
   Parts parts;
   find_model(parts, config, host);
+  adapt(parts, config, host);
   parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of(config, config.optimizer_plugin));
   parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of(config, config.schedule));

@@ -15,6 +15,7 @@
 #include "consist/transport.h"
 #include "core/compile/compile.h"
 #include "core/config/run_config.h"
+#include "core/plan/adapted_architecture.h"
 #include "core/plan/expert_load.h"
 #include "core/plan/mixture.h"
 #include "core/plugin/host.h"
@@ -25,6 +26,7 @@ struct Parts {
   std::shared_ptr<Model> model;  ///< made the architecture; kept for its code's sake
   std::string model_name;  ///< the plugin's, not the preset's
   std::shared_ptr<Architecture> architecture;
+  std::shared_ptr<const AdaptedArchitecture> adapted;  ///< the architecture, where --adapter has rewritten it; else null
   std::string model_folder;  ///< empty for a preset
   std::shared_ptr<Precision> precision;
   std::shared_ptr<Optimizer> optimizer;

@@ -53,6 +53,20 @@ class GuardedModel final : public Guarded<Model> {
   }
 };
 
+class GuardedAdapter final : public Guarded<Adapter> {
+ public:
+  using Guarded::Guarded;
+  void adapt(Program& model) const override { call<&Part::adapt>("adapt", model); }
+  std::string describe() const override { return one_line(call<&Part::describe>("describe")); }
+  std::string config_json(const Program& adapted, std::string_view base) const override {
+    return call<&Part::config_json>("config_json", adapted, base);
+  }
+  void merge(const Program& adapted, std::string_view parameter, std::int64_t first, std::span<float> values,
+             const ReadWeights& read) const override {
+    call<&Part::merge>("merge", adapted, parameter, first, values, read);
+  }
+};
+
 class GuardedStrategy : public Guarded<ParallelStrategy> {
  public:
   using Guarded::Guarded;
@@ -227,6 +241,9 @@ class GuardedDataset final : public Guarded<Dataset> {
 
 std::shared_ptr<Model> guarded(std::shared_ptr<Model> part, const PluginIdentity& plugin) {
   return std::make_shared<GuardedModel>(std::move(part), plugin);
+}
+std::shared_ptr<Adapter> guarded(std::shared_ptr<Adapter> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedAdapter>(std::move(part), plugin);
 }
 std::shared_ptr<ParallelStrategy> guarded(std::shared_ptr<ParallelStrategy> part, const PluginIdentity& plugin) {
   if (dynamic_cast<const StageEstimator*>(part.get()) == nullptr)

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "consist/adapter.h"
 #include "consist/dataset.h"
 #include "consist/device.h"
 #include "consist/kernel_registry.h"
@@ -21,6 +22,7 @@ namespace consist {
 // The identity lives as long as the process. What a part makes (architectures, communicators, executables) is guarded likewise;
 // a device's kernels are not: they are launched from its threads, where a crash is recognised by its address. Those of kernel sets are.
 CONSIST_API std::shared_ptr<Model> guarded(std::shared_ptr<Model> part, const PluginIdentity& plugin);
+CONSIST_API std::shared_ptr<Adapter> guarded(std::shared_ptr<Adapter> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<ParallelStrategy> guarded(std::shared_ptr<ParallelStrategy> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Precision> guarded(std::shared_ptr<Precision> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Optimizer> guarded(std::shared_ptr<Optimizer> part, const PluginIdentity& plugin);

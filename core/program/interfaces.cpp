@@ -1,4 +1,5 @@
 // Out-of-line destructors and defaults of the part interfaces: one type identity each, shared by the core and all plugins.
+#include "consist/adapter.h"
 #include "consist/dataset.h"
 #include "consist/device.h"
 #include "consist/error.h"
@@ -11,6 +12,7 @@
 
 namespace consist {
 
+Adapter::~Adapter() = default;
 Architecture::~Architecture() = default;
 Model::~Model() = default;
 Precision::~Precision() = default;

@@ -39,6 +39,8 @@ RunConfig alone(const interpreter::RankPrograms& programs) {
   if (depends_on_micro_batches(programs)) one.accumulation = config.accumulation;
   one.pack = false;
   one.freeze = config.freeze;
+  one.adapter = config.adapter;
+  copy_options(config, config.adapter, one);
   one.optimizer = config.optimizer;
   one.optimizer_plugin = config.optimizer_plugin;
   copy_options(config, config.optimizer_plugin, one);

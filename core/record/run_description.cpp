@@ -124,6 +124,7 @@ std::string banner(const Plan& plan, const Dataset& dataset, const PlannedMemory
           std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
           std::string(name_of(d.moment)) + "; " + parts.optimizer->describe() + "; learning rate " +
           rate_text(config.learning_rate) + ", " + parts.schedule->describe();
+  if (parts.adapted) text += "\nadapter: " + parts.adapted->adapter().describe();
   if (summary.fp8_flops > 0)
     text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
   if (!summary.parts.empty()) text += "\n" + summary.parts;

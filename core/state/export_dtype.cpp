@@ -78,6 +78,7 @@ void for_pieces(const TensorSource& weights, std::int64_t first, std::int64_t co
 
 StoredDType export_dtype(const RunConfig& config, const Parts& parts) {
   if (const std::optional<StoredDType> asked = of_torch_name(config.export_dtype)) return *asked;
+  if (parts.adapted && !config.export_merged) return DType::f32;
   std::optional<StoredDType> dtype;
   if (!config.from_scratch && !parts.model_folder.empty()) dtype = stored_in(parts.model_folder);
   if (!dtype) dtype = said_in(parts.architecture->config_json());

@@ -12,7 +12,8 @@
 namespace consist {
 
 /// The dtype that --export-dtype names. "auto": the one in which the weights that the run begins from are stored (of several, the
-/// one with the most elements); where there are none, what the model's config.json says; else f32. Throws as ModelWeights does.
+/// one with the most elements); where there are none, what the model's config.json says; else f32. Of an adapter alone
+/// it is f32, as PEFT keeps it. Throws as ModelWeights does.
 StoredDType export_dtype(const RunConfig& config, const Parts& parts);
 
 /// PyTorch's name of one of these: "bfloat16".

@@ -79,4 +79,22 @@ void initial_values(std::span<float> out, std::uint64_t seed, std::string_view n
   fastest(out, key_of(seed, name) + 2 * static_cast<std::uint64_t>(first) * golden, mean, scale);
 }
 
+void initial_values_uniform(std::span<float> out, std::uint64_t seed, std::string_view name, std::int64_t first, float mean,
+                            float std) {
+  const std::uint64_t start = key_of(seed, name) + 2 * static_cast<std::uint64_t>(first) * golden;
+  const double scale = std * std::sqrt(3.0) / 2147483648.0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto u = static_cast<std::int64_t>(mix(start + i * (2 * golden)) >> 32) - 2147483648LL;
+    out[i] = mean + static_cast<float>(scale * (static_cast<double>(u) + 0.5));
+  }
+}
+
+void initial_values(std::span<float> out, std::uint64_t seed, const Parameter& p, std::int64_t first) {
+  const auto fill =
+      p.init_uniform
+          ? initial_values_uniform
+          : static_cast<void (*)(std::span<float>, std::uint64_t, std::string_view, std::int64_t, float, float)>(initial_values);
+  fill(out, seed, p.name, first, p.init_mean, p.init_std);
+}
+
 }  // namespace consist

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "consist/export.h"
+#include "consist/program.h"
 
 namespace consist {
 
@@ -16,6 +17,12 @@ namespace consist {
 /// 2i and 2i+1. Integer arithmetic and one rounding, hence equal on every device. Callable from several threads.
 CONSIST_API void initial_values(std::span<float> out, std::uint64_t seed, std::string_view name, std::int64_t first, float mean,
                                 float std);
+
+/// The same, distributed uniformly: mean + std·√3·u, where u is one 32-bit output of that mixer between -1 and 1.
+CONSIST_API void initial_values_uniform(std::span<float> out, std::uint64_t seed, std::string_view name, std::int64_t first,
+                                        float mean, float std);
+/// Elements of a parameter, as it asks for them.
+CONSIST_API void initial_values(std::span<float> out, std::uint64_t seed, const Parameter& parameter, std::int64_t first);
 
 /// One way of computing mean + scale·(sum − center): `start` is the mixer's input for the first number of out[0].
 using InitialValueLoop = void (*)(std::span<float> out, std::uint64_t start, float mean, float scale);

@@ -9,6 +9,7 @@
 #include "consist/error.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
+#include "core/state/initial_values.h"
 #include "core/state/resume_checks.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/stored_parts.h"
@@ -57,17 +58,22 @@ void check_tied_head(const ModelWeights& weights, const std::string& folder) {
 
 }  // namespace
 
-void load_model_folder(TrainingState& state, const Parts& parts, const FreezeRequest& freeze, int threads, bool checks_head) {
+void load_model_folder(TrainingState& state, const Parts& parts, const RunConfig& config, int threads, bool checks_head) {
   const ModelWeights weights(parts.model_folder);
   const Program& program = state.step().program();
   std::map<std::string, std::vector<StoredPart>, std::less<>> stored;  // by parameter of this rank's program
+  std::map<std::string, const Parameter*, std::less<>> of_adapter;
   for (const Parameter& parameter : program.parameters) {
+    if (parts.adapted && !parts.adapted->is_of_base(parameter.name)) {
+      of_adapter.emplace(parameter.name, &parameter);
+      continue;
+    }
     const std::vector<StoredPart>& files =
         stored.emplace(parameter.name, stored_parts(parameter.name, program[parameter.tensor].shape)).first->second;
     for (const StoredPart& part : files)
       check_shape(weights.shape(part.name), part.shape, weights.file_of(part.name).path(), part.name);
   }
-  const Program model = whole_model(*parts.architecture, freeze);
+  const Program model = whole_model(parts.adapted ? parts.adapted->base() : *parts.architecture, {});
   const auto is_parameter = [&](const char* name) {
     return std::any_of(model.parameters.begin(), model.parameters.end(), [&](const Parameter& p) { return p.name == name; });
   };
@@ -84,9 +90,14 @@ void load_model_folder(TrainingState& state, const Parts& parts, const FreezeReq
                     (left_over.size() > 1 ? " and " + std::to_string(left_over.size() - 1) + " more" : "") +
                     " have no place in the model that config.json describes");
   }
-  state.load_weights([&](const std::string& name, std::int64_t first,
-                         std::span<float> out) { read_parts(weights, stored.find(name)->second, first, out); },
-                     threads);
+  state.load_weights(
+      [&](const std::string& name, std::int64_t first, std::span<float> out) {
+        if (const auto added = of_adapter.find(name); added != of_adapter.end())
+          initial_values(out, config.seed, *added->second, first);
+        else
+          read_parts(weights, stored.find(name)->second, first, out);
+      },
+      threads);
 }
 
 void load_checkpoint_weights(TrainingState& state, const Checkpoint& checkpoint, int threads) {
@@ -169,7 +180,7 @@ TrainedWeights load_trained_weights(TrainingState& state, const RunConfig& confi
     return {"step " + std::to_string(step) + " of " + config.checkpoint, step};
   }
   refuse_states(state, parts.model_folder);
-  load_model_folder(state, parts, config.freeze, threads, job.rank() == 0);
+  load_model_folder(state, parts, config, threads, job.rank() == 0);
   return {parts.model_folder, 0};
 }
 

@@ -174,7 +174,14 @@ std::string schedule_change(const CheckpointState& saved, const std::string& pat
 void check_same_trained(const CheckpointState& saved, const std::string& path, const RunConfig& config) {
   const json then = parse_json(saved.config, path + ": its configuration"), now = json::parse(config.to_json());
   const auto text = [](const json& of) {
-    const std::string frozen = of.value("freeze", ""), trained = of.value("train_only", "");
+    const std::string frozen = of.value("freeze", ""), trained = of.value("train_only", ""),
+                      adapter = of.value("adapter", no_adapter);
+    std::string what = adapter == no_adapter ? "" : "--adapter " + adapter;
+    if (const json options = of.value("plugin_options", json::object()); options.contains(adapter)) {
+      for (const auto& [name, value] : options[adapter].items())
+        what += " --" + adapter + "." + name + " " + (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+    if (!what.empty()) return frozen.empty() ? what : what + " --freeze '" + frozen + "'";
     return !frozen.empty() ? "--freeze '" + frozen + "'" : !trained.empty() ? "--train-only '" + trained + "'" : "no parameter frozen";
   };
   if (text(then) == text(now)) return;

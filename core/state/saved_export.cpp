@@ -9,6 +9,7 @@
 #include "consist/log.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
+#include "core/state/adapter_export.h"
 #include "core/state/export_dtype.h"
 #include "core/state/owned_tensors.h"
 #include "core/state/saved_state.h"
@@ -51,16 +52,21 @@ std::vector<TensorSource> as_stored(const std::vector<TensorSource>& parameters)
   return stored;
 }
 
+void round_all(std::vector<TensorSource>& weights, StoredDType dtype) {
+  for (TensorSource& source : weights) source = rounded_to(dtype, std::move(source));
+}
+
 }  // namespace
 
 void SavedState::export_model(TrainingState& state) const {
   if (config_.export_folder.empty()) return;
   const Program& program = state.step().program();
-  const bool divided =
-      program.stage_axis >= 0 || std::any_of(program.parameters.begin(), program.parameters.end(),
-                                             [&](const Parameter& p) { return !is_whole(program, weights_of(p)); });
+  const bool divided = program.stage_axis >= 0 ||
+                       std::any_of(program.parameters.begin(), program.parameters.end(),
+                                   [&](const Parameter& p) { return is_exported(p) && !is_whole(program, weights_of(p)); });
   OwnedTensors mine;
   for (const Parameter& parameter : program.parameters) {
+    if (!is_exported(parameter)) continue;
     if (parameter.tied_replica >= 0 && parameter.tied_replica < job_.rank()) continue;  // that one exports it
     mine.add(program, job_.rank(), parameter.name, weights_of(parameter), DType::f32,
              [&state, &parameter](void* to, std::int64_t first, std::int64_t count) {
@@ -68,22 +74,48 @@ void SavedState::export_model(TrainingState& state) const {
              });
   }
   const StoredDType dtype = dtype_that_holds(mine, divided);
-  for (TensorSource& weights : mine.sources) weights = rounded_to(dtype, std::move(weights));
+  if (!parts_.adapted) round_all(mine.sources, dtype);
   // Under their names only when the weights are there: an export that fails leaves nothing.
   std::vector<AtomicFile> beside_weights;
   if (job_.rank() == 0) {
     beside_weights = copy_tokenizer(config_.export_folder, parts_.model_folder, data_->tokenizer(), data_->chat_template());
-    const std::string text = with_dtype(parts_.architecture->config_json(), dtype);
-    AtomicFile& file = beside_weights.emplace_back(config_.export_folder + "/config.json");
-    file.write(text.data(), text.size());
-    file.finish();
+    if (!exports_adapter_alone()) {
+      const std::string text = with_dtype(parts_.architecture->config_json(), dtype);
+      AtomicFile& file = beside_weights.emplace_back(config_.export_folder + "/config.json");
+      file.write(text.data(), text.size());
+      file.finish();
+    }
   }
   if (divided) {
     export_parts(mine, dtype);
   } else if (job_.rank() == 0) {
-    write_model_weights(config_.export_folder, as_stored(mine.sources), default_max_file_bytes, may_replace_export());
+    write_export(mine.sources, dtype);
   }
   for (AtomicFile& file : beside_weights) file.publish();
+}
+
+bool SavedState::exports_adapter_alone() const noexcept {
+  return parts_.adapted && !config_.export_merged;
+}
+
+bool SavedState::is_exported(const Parameter& parameter) const {
+  return !exports_adapter_alone() || !parts_.adapted->is_of_base(parameter.name);
+}
+
+/// Writes what is exported of all that was trained; with an adapter `trained` is in f32.
+void SavedState::write_export(std::vector<TensorSource> trained, StoredDType dtype) const {
+  if (exports_adapter_alone()) {
+    trained = of_adapter_alone(*parts_.adapted, trained);
+    round_all(trained, dtype);
+    std::vector<AtomicFile> files = write_adapter(config_.export_folder, *parts_.adapted, config_, trained);
+    for (AtomicFile& file : files) file.publish();
+    return;
+  }
+  if (parts_.adapted) {
+    trained = with_adapter_added(*parts_.adapted, trained);
+    round_all(trained, dtype);
+  }
+  write_model_weights(config_.export_folder, as_stored(trained), default_max_file_bytes, may_replace_export());
 }
 
 /// The dtype of the export: weights that binary16 cannot hold are not worth losing after the training.
@@ -121,13 +153,15 @@ void SavedState::export_parts(const OwnedTensors& mine, StoredDType dtype) const
     for (std::size_t rank = 0; rank < files.size(); ++rank) {
       if (!files[rank].empty()) parts.add(static_cast<int>(rank), SafetensorsFile(folder + "/" + files[rank]));
     }
+    const StoredDType stored = parts_.adapted ? StoredDType(DType::f32) : dtype;
     std::vector<TensorSource> sources;
     for (const std::string& name : parts.names()) {
-      sources.push_back({name, dtype, parts.shape(name), [&parts, name, dtype](void* to, std::int64_t first, std::int64_t count) {
-                           parts.read(name, dtype, first, count, to);
-                         }});
+      sources.push_back(
+          {name, stored, parts.shape(name), [&parts, name, stored](void* to, std::int64_t first, std::int64_t count) {
+             parts.read(name, stored, first, count, to);
+           }});
     }
-    write_model_weights(config_.export_folder, as_stored(sources), default_max_file_bytes, may_replace_export());
+    write_export(std::move(sources), dtype);
   }
   job_.barrier("export.written", checkpoint_timeout);
 }

@@ -14,6 +14,7 @@
 #include "core/archive/reader.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
+#include "core/state/adapter_export.h"
 #include "core/state/export_dtype.h"
 #include "core/state/loaded_weights.h"
 #include "core/state/resume_checks.h"
@@ -83,13 +84,13 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
         std::filesystem::exists(config.export_folder, ignored) && !std::filesystem::is_directory(config.export_folder, ignored)) {
       throw UsageError("--export " + config.export_folder + " is a file; name a folder, which is made if it is not there");
     }
-    if (!may_replace_export() && ModelWeights::present(config.export_folder)) {
+    if (!may_replace_export() && holds_export(config.export_folder)) {
       throw UsageError("--export " + config.export_folder + " holds weights already; give another folder, or --overwrite");
     }
     std::error_code error;
     made_export_folder_ = std::filesystem::create_directories(config.export_folder, error);
     if (error) throw SystemError("--export " + config.export_folder + " cannot be made: " + error.message());
-    for (const char* name : {"config.json", "tokenizer.json"})
+    for (const char* name : {"config.json", "tokenizer.json", "adapter_config.json"})
       check_output({"--export", config.export_folder + "/" + name, may_replace_export()});
   }
 }
@@ -120,7 +121,7 @@ std::int64_t SavedState::fill_values(TrainingState& state) {
   if (parts_.model_folder.empty() || config_.from_scratch) {
     state.initialize(config_.seed, filling_threads(job_));
   } else {
-    load_model_folder(state, parts_, config_.freeze, filling_threads(job_), job_.rank() == 0);
+    load_model_folder(state, parts_, config_, filling_threads(job_), job_.rank() == 0);
   }
   return 0;
 }
@@ -147,8 +148,8 @@ void SavedState::find_newest_checkpoint(Snapshots* snapshots) {
   }
   if (saved.step < config_.steps) return;
   if (job_.rank() == 0)  // which has the archive
-    nothing_left_ = !archive_is_open(config_, own_archive_) &&
-                    (config_.export_folder.empty() || ModelWeights::present(config_.export_folder));
+    nothing_left_ =
+        !archive_is_open(config_, own_archive_) && (config_.export_folder.empty() || holds_export(config_.export_folder));
   nothing_left_ = job_.broadcast("resume.nothing_left", nothing_left_ ? "yes" : "no", job_.timeout()) == "yes";
   if (nothing_left_ && job_.rank() == 0) {
     std::printf("%s is of step %lld, the last one: the run has finished, nothing is left to do\n",

@@ -61,8 +61,9 @@ class SavedState {
   StateSaver& saver() noexcept { return *saver_; }
 
   /// Called by every rank: writes config.json, the tokenizer and the weights to the export folder, if one is given: all of them,
-  /// or nothing if it throws. The weights are in export_dtype(); in f32, with a warning, where binary16 cannot hold one of them.
-  /// Weights that are divided go through a folder "parts.partial" in it, from which rank 0 puts them together.
+  /// or nothing if it throws. Of a run with an adapter that is what PEFT loads of the adapter (core/state/adapter_export.h), or
+  /// with --export-merged the model with it. The weights are in export_dtype(); in f32, with a warning, where binary16 cannot
+  /// hold one of them. Weights that are divided go through a folder "parts.partial" in it, from which rank 0 puts them together.
   void export_model(TrainingState& state) const;
 
  private:
@@ -78,6 +79,9 @@ class SavedState {
   void resume_from_checkpoint(TrainingState& state);
   StoredDType dtype_that_holds(const OwnedTensors& mine, bool divided) const;
   void export_parts(const OwnedTensors& mine, StoredDType dtype) const;
+  bool exports_adapter_alone() const noexcept;
+  bool is_exported(const Parameter& parameter) const;
+  void write_export(std::vector<TensorSource> trained, StoredDType dtype) const;
 
   RunConfig config_;
   const Parts& parts_;

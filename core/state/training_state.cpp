@@ -268,9 +268,7 @@ int filling_threads(const Job& job) {
 void TrainingState::initialize(std::uint64_t seed, int threads) {
   StagedUpload upload(device_, threads);
   for (const Parameter& p : step().program().parameters) {
-    set_parameter(upload, p, [seed, &p](std::int64_t first, std::span<float> out) {
-      initial_values(out, seed, p.name, first, p.init_mean, p.init_std);
-    });
+    set_parameter(upload, p, [seed, &p](std::int64_t first, std::span<float> out) { initial_values(out, seed, p, first); });
   }
   upload.finish();
   zero_states();

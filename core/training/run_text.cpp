@@ -72,7 +72,7 @@ void print_written(const RunConfig& config, PluginHost& host, std::int64_t step,
     if (!where.empty()) text += "written: " + what + " " + where + "\n";
   };
   add("checkpoint of step " + std::to_string(step) + " in", config.checkpoint);
-  if (exported) add("the model in", config.export_folder);
+  if (exported) add(config.adapter == no_adapter || config.export_merged ? "the model in" : "the adapter in", config.export_folder);
   add("archive", config.archive);
   add("trace", config.trace);
   for (const std::string& observer : config.observers) {

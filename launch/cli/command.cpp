@@ -107,9 +107,9 @@ std::string help_of(const Command& command) {
     if (!paragraph.empty()) text += (text.ends_with("\n\n") ? "" : "\n") + paragraph;
   };
   add(options);
-  add(command.notes);
   const std::string example = *command.example == '\0' ? "" : std::string("example: ") + command.example;
-  if (command.is_of_runs) return text + example;  // the longest help, which fits a screen
+  if (command.is_of_runs) return text + std::string(command.notes) + example;  // the longest help, which fits a screen
+  add(command.notes);
   add(example);
   return text;
 }

@@ -95,6 +95,7 @@ const std::vector<NamedValues>& named_values() {
                                             {"dataset", "dataset", ","},
                                             {"optimizer", "optimizer", ","},
                                             {"schedule", "schedule", ","},
+                                            {"adapter", "adapter", ",", {no_adapter}},
                                             {"observe", "observer", ","},
                                             {"recompute", "", "", {"none", "full"}},
                                             {"offload-activations", "", ",", {"none", "all"}}};

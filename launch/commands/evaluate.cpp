@@ -20,6 +20,7 @@ constexpr RunOption evaluate_options[] = {
 constexpr TakenOption evaluate_takes[] = {
     {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
     {"checkpoint", "a run's checkpoints, of which the newest counts"},
+    {"adapter", "of the run, with its options"},
     {"dataset", "with its options, such as --text.eval-files FILES or --tokens.files FILES"},
     {"evaluate-sequences", "sequences at most; 0: all of the evaluation part"},
     {"sequence", "tokens per sequence"},

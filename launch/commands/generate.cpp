@@ -53,6 +53,7 @@ constexpr RunOption generate_options[] = {
 constexpr TakenOption generate_takes[] = {
     {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
     {"checkpoint", "a run's checkpoints, of which the newest counts"},
+    {"adapter", "of the run, with its options"},
     {"optimizer", "whose passes and states are read beside the weights, if it has any"},
     {"seed", "of the choice of tokens: the same seed writes the same text"},
     {"precision"},

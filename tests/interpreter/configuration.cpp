@@ -36,6 +36,8 @@ void set_option(RunConfig& config, const std::string& name, const std::string& v
     config.freeze = parse_freeze(value, "");
   else if (name == "train-only")
     config.freeze = parse_freeze("", value);
+  else if (name == "adapter")
+    config.adapter = value;
   else if (name == "pack")
     config.pack = value == "on";
   else if (name == "expert-load")

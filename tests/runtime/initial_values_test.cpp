@@ -90,6 +90,24 @@ TEST(InitialValues, DoNotDependOnWhereAPartBegins) {
   EXPECT_NE(whole, other);
 }
 
+TEST(InitialValues, AreUniformWhereAParameterAsksForIt) {
+  std::vector<float> values(200'000), part(100);
+  Parameter parameter{.name = "w.lora_A.weight", .init_mean = 0.25F, .init_std = 0.1F, .init_uniform = true};
+  initial_values(values, 3, parameter, 0);
+  initial_values(part, 3, parameter, 777);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), values.begin() + 777));
+  const double bound = 0.1 * std::sqrt(3.0);
+  std::vector<int> tenths(10);
+  for (const float value : values) {
+    ASSERT_LE(std::abs(static_cast<double>(value) - 0.25), bound + 1e-6);
+    ++tenths[static_cast<std::size_t>(std::min(9.0, (static_cast<double>(value) - 0.25 + bound) / (2 * bound) * 10))];
+  }
+  for (const int count : tenths) EXPECT_NEAR(count, 20'000, 5 * std::sqrt(20'000 * 0.9));
+  parameter.init_uniform = false;
+  initial_values(part, 3, parameter, 777);
+  EXPECT_FALSE(std::equal(part.begin(), part.end(), values.begin() + 777));
+}
+
 TEST(InitialValues, HaveTheirMeanAndVariance) {
   std::vector<float> values(200'000);
   initial_values(values, 1, "w", 0, 0.5F, 0.02F);

@@ -46,6 +46,7 @@ struct PluginInfo {
   std::uint32_t cuda_major = 0;  ///< of the toolkit it was built with, 0: none. Plugins of one process exchange streams.
 };
 
+class Adapter;
 class Dataset;
 class Device;
 class KernelSet;
@@ -59,6 +60,7 @@ class Transport;
 
 namespace detail {
 // The interface of each kind: the loader casts to it by the kind that the record states.
+using interface_of_adapter = Adapter;
 using interface_of_dataset = Dataset;
 using interface_of_device = Device;
 using interface_of_kernels = KernelSet;
@@ -91,7 +93,7 @@ constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (
 
 }  // namespace consist
 
-/// kind: dataset, device, kernels, model, observer, optimizer, precision, schedule, strategy or transport (a bare word);
+/// kind: adapter, dataset, device, kernels, model, observer, optimizer, precision, schedule, strategy or transport (a bare word);
 /// Interface: its class; Type: yours.
 #define CONSIST_PLUGIN(kind, Interface, Type, name, version, summary)                                                     \
   static_assert(std::is_same_v<Interface, consist::detail::interface_of_##kind>,                                          \

@@ -86,6 +86,7 @@ struct Parameter {
   bool trainable = true;
   float init_mean = 0.0F;       ///< initial values: mean, and the standard deviation around it (0: constant)
   float init_std = 0.0F;
+  bool init_uniform = false;      ///< they are distributed uniformly instead of normally, with that deviation
   TensorId gradient = no_tensor;  ///< the accumulated gradient that the optimizer consumes, once known
   int tied_replica = -1;          ///< the rank whose program trains this parameter too (see stage_axis), -1: none
   TensorId master = no_tensor;    ///< the weight that the optimizer keeps, once it is there; absent in fp32
