@@ -136,7 +136,7 @@ class Shrinking {
     const std::int64_t layers = of("num_hidden_layers");
     // Without stages, too, some layers lie between the first and the last.
     std::int64_t few = std::min(layers, std::max<std::int64_t>(stages_, 2) * choice.layers_per_stage + layers % stages_);
-    if (names_layers(plan_.config().freeze)) few = layers;
+    if (names_layers(plan_.config().freeze) || adapts_layers(plan_.config())) few = layers;
     model["num_hidden_layers"] = few;
     if (config_.contains("layer_types") && config_["layer_types"].is_array()) {
       Json types = Json::array();
@@ -161,6 +161,14 @@ class Shrinking {
   static bool names_layers(const FreezeRequest& freeze) {
     const auto names = [](const std::string& pattern) { return pattern.find_first_of("0123456789") != std::string::npos; };
     return std::ranges::any_of(freeze.frozen, names) || std::ranges::any_of(freeze.trained, names);
+  }
+
+  /// True if an option of the adapter is a text with numbers, as the name of a module of one layer is.
+  static bool adapts_layers(const RunConfig& config) {
+    const auto options = config.plugin_options.find(config.adapter);
+    return options != config.plugin_options.end() && std::ranges::any_of(options->second, [](const auto& option) {
+             return option.second.find("layers.") != std::string::npos;
+           });
   }
 
   /// Ranges of layers cover the same part of the model.

@@ -1,4 +1,4 @@
-// What a model with an adapter takes on one device: weights once, and gradients, masters and states of the adapter alone.
+// Memory and operations of a model with an adapter: weights once, and gradients, masters and states of the adapter alone.
 #include <gtest/gtest.h>
 
 #include "core/plan/plan.h"

@@ -94,7 +94,8 @@ class Lora final : public Adapter {
   }
 
   std::string describe() const override {
-    return "lora of rank " + std::to_string(rank_) + ", alpha " + number(alpha_) + ", on " + spaced(targets_text_);
+    return "lora of rank " + std::to_string(rank_) + ", alpha " + number(alpha_) + ", on " + spaced(targets_text_) +
+           " (not packed)";
   }
 
   std::string config_json(const Program& adapted, std::string_view base) const override {
