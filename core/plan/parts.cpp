@@ -185,6 +185,11 @@ void adapt(Parts& parts, const RunConfig& config, PluginHost& host) {
   auto adapter = host.make<Adapter>("adapter", config.adapter, options_of(config, config.adapter));
   const auto adapted = std::make_shared<AdaptedArchitecture>(parts.architecture, std::move(adapter));
   parts.adapted = adapted;
+  const std::map<std::string, std::string>& options = options_of(config, config.adapter);
+  if (const auto weights = options.find("weights"); weights != options.end()) parts.adapter_folder = weights->second;
+  if (!parts.adapter_folder.empty() && (parts.model_folder.empty() || config.from_scratch))
+    throw UsageError("--" + config.adapter + ".weights " + parts.adapter_folder +
+                     " belongs to a model's weights, and these would be random; name the folder of its model by --model");
   parts.architecture = adapted;
 }
 

@@ -27,6 +27,8 @@ struct Parts {
   std::string model_name;  ///< the plugin's, not the preset's
   std::shared_ptr<Architecture> architecture;
   std::shared_ptr<const AdaptedArchitecture> adapted;  ///< the architecture, where --adapter has rewritten it; else null
+  std::string
+      adapter_folder;  ///< whose weights the adapter begins with, by its option "weights" (docs/plugins.md); empty: initial ones
   std::string model_folder;  ///< empty for a preset
   std::shared_ptr<Precision> precision;
   std::shared_ptr<Optimizer> optimizer;

@@ -60,6 +60,8 @@ class Shrinking {
     run.archive.clear();
     run.export_folder.clear();
     run.resume = false;
+    run.export_merged = false;
+    if (run.adapter != no_adapter) run.plugin_options[run.adapter].erase("weights");  // of the whole model
     run.notes.clear();
     Target target = plan_.target();
     target.device = nullptr;

@@ -12,10 +12,7 @@
 namespace consist {
 namespace {
 
-constexpr const char* adapter_weights = "adapter_model.safetensors";
 constexpr const char* adapter_config = "adapter_config.json";
-/// Stands before the names of a model's modules in PEFT.
-constexpr const char* peft_prefix = "base_model.model.";
 
 /// The base model as PEFT names it: a folder, or a name of Hugging Face's hub.
 std::string base_of(const RunConfig& config) {

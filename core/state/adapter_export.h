@@ -11,6 +11,11 @@
 
 namespace consist {
 
+/// Stands before the names of a model's modules in PEFT.
+inline constexpr const char* peft_prefix = "base_model.model.";
+/// The file of an adapter's weights.
+inline constexpr const char* adapter_weights = "adapter_model.safetensors";
+
 /// True if a folder has the weights of a model or of an adapter.
 bool holds_export(const std::string& folder);
 

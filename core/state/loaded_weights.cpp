@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "consist/error.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
+#include "core/state/adapter_export.h"
 #include "core/state/initial_values.h"
 #include "core/state/resume_checks.h"
 #include "core/weights/model_weights.h"
@@ -56,16 +58,33 @@ void check_tied_head(const ModelWeights& weights, const std::string& folder) {
       head_name + "' to train the embedding as both");
 }
 
+/// The weights that the adapter begins with. Throws DataError if the model with its adapter has no place for some of them.
+ModelWeights adapter_in(const Parts& parts) {
+  ModelWeights weights(parts.adapter_folder + "/" + adapter_weights);
+  std::set<std::string, std::less<>> known;
+  for (const Parameter& parameter : whole_model(*parts.architecture, {}).parameters) known.insert(peft_prefix + parameter.name);
+  for (const std::string& name : weights.names()) {
+    if (known.contains(name)) continue;
+    throw DataError(weights.file_of(name).path() + ": '" + name +
+                    "' has no place in the adapted model; give the options with which this adapter was trained");
+  }
+  return weights;
+}
+
 }  // namespace
 
 void load_model_folder(TrainingState& state, const Parts& parts, const RunConfig& config, int threads, bool checks_head) {
   const ModelWeights weights(parts.model_folder);
   const Program& program = state.step().program();
+  std::optional<ModelWeights> adapter;
+  if (!parts.adapter_folder.empty()) adapter.emplace(adapter_in(parts));
   std::map<std::string, std::vector<StoredPart>, std::less<>> stored;  // by parameter of this rank's program
   std::map<std::string, const Parameter*, std::less<>> of_adapter;
   for (const Parameter& parameter : program.parameters) {
     if (parts.adapted && !parts.adapted->is_of_base(parameter.name)) {
       of_adapter.emplace(parameter.name, &parameter);
+      const std::string name = peft_prefix + parameter.name;
+      if (adapter) check_shape(adapter->shape(name), program[parameter.tensor].shape, adapter->file_of(name).path(), name);
       continue;
     }
     const std::vector<StoredPart>& files =
@@ -92,10 +111,12 @@ void load_model_folder(TrainingState& state, const Parts& parts, const RunConfig
   }
   state.load_weights(
       [&](const std::string& name, std::int64_t first, std::span<float> out) {
-        if (const auto added = of_adapter.find(name); added != of_adapter.end())
-          initial_values(out, config.seed, *added->second, first);
-        else
+        if (const auto added = of_adapter.find(name); added == of_adapter.end())
           read_parts(weights, stored.find(name)->second, first, out);
+        else if (adapter)
+          adapter->read_f32(peft_prefix + name, first, out);
+        else
+          initial_values(out, config.seed, *added->second, first);
       },
       threads);
 }

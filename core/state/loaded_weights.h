@@ -19,7 +19,8 @@ Program whole_model(const Architecture& architecture, const FreezeRequest& freez
 /// Throws DataError unless a tensor of a file has the shape that the model needs.
 void check_shape(const Shape& found, const Shape& expected, const std::string& file, const std::string& name);
 
-/// Weights of `parts.model_folder`, as training begins from them; parameters of an adapter get initial values by `config.seed`.
+/// Weights of `parts.model_folder`, as training begins from them; parameters of an adapter are those of
+/// `parts.adapter_folder` or get initial values by `config.seed`.
 /// `checks_head`: on one rank, whether a tied model's file holds a head of its own. Throws DataError naming the file and the
 /// tensor if something is missing, left over, corrupt or of another shape.
 void load_model_folder(TrainingState& state, const Parts& parts, const RunConfig& config, int threads, bool checks_head);

@@ -193,6 +193,54 @@ TEST_F(PeftExport, ResumedIsTheUninterruptedRunAndAnotherAdapterIsRefused) {
   EXPECT_EQ(adapter("whole"), adapter("resumed"));
 }
 
+TEST_F(PeftExport, IsWhatAnotherRunBeginsFrom) {
+  const auto evaluated = [&](const Strings& more) {
+    Strings words{CONSIST_BINARY_DIR "/bin/consist",
+                  "evaluate",
+                  "--device",
+                  "cpu",
+                  "--dataset",
+                  "synthetic",
+                  "--sequence",
+                  "16",
+                  "--json",
+                  folder_ / "loss.json",
+                  "--overwrite"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ChildResult result = run_child(words);
+    EXPECT_EQ(result.status, 0) << result.output;
+    return json::parse(std::ifstream(folder_ / "loss.json")).at("loss").get<double>();
+  };
+  const Strings lora{"--model", base,           "--adapter", "lora",           "--lora.rank",
+                     "4",       "--lora.alpha", "6",         "--lora.targets", "all-linear"};
+  const auto with = [&](const Strings& more) {
+    Strings words = lora;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  expect_trained({"--steps", "5", "--checkpoint", folder_ / "ck", "--export", folder_ / "adapter"});
+  expect_trained({"--steps", "5", "--checkpoint", folder_ / "ck", "--resume", "--export", folder_ / "merged", "--export-merged"});
+  const double of_base = evaluated({"--model", base}), trained = evaluated(with({"--checkpoint", folder_ / "ck"}));
+  EXPECT_GT(std::abs(trained / of_base - 1), 1e-3);
+  EXPECT_EQ(evaluated(with({})), of_base);
+  EXPECT_NEAR(evaluated(with({"--lora.weights", folder_ / "adapter"})) / trained, 1, 1e-7);
+  EXPECT_NEAR(evaluated({"--model", folder_ / "merged"}) / trained, 1, 1e-5);
+  // Its values come through training as they went in.
+  expect_trained({"--steps", "1", "--lora.weights", base + "/peft", "--export", folder_ / "first", "--clip", "1e-9"});
+  const ModelWeights before(base + "/peft/adapter_model.safetensors"), after(adapter_in("first"));
+  for (const std::string& name : before.names()) {
+    if (name.ends_with("lora_B.weight")) continue;  // B begins with zeros, and any step moves it
+    const std::vector<float> a = values_of(before, name), b = values_of(after, name);
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 0.02) << name << " " << i;
+  }
+  const ChildResult other = train({"--steps", "1", "--lora.weights", folder_ / "adapter"}, "9");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.output, HasSubstr("has lora_alpha 6; --lora.alpha is 9, and must be that of the weights"));
+  const ChildResult fresh = train({"--steps", "1", "--lora.weights", folder_ / "adapter", "--from-scratch"});
+  EXPECT_EQ(fresh.status, 2);
+  EXPECT_THAT(fresh.output, HasSubstr("--lora.weights"));
+}
+
 TEST_F(PeftExport, WithoutAnAdapterNothingIsMerged) {
   const ChildResult bare = run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--device", "cpu", "--dataset", "synthetic",
                                       "--model", base, "--steps", "1", "--export", folder_ / "model", "--export-merged"});

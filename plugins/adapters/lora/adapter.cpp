@@ -12,6 +12,8 @@
 
 #include "consist/edit.h"
 #include "consist/error.h"
+#include "consist/files.h"
+#include "consist/json_input.h"
 #include "consist/layers.h"
 #include "consist/op.h"
 #include "consist/plugin.h"
@@ -66,6 +68,7 @@ class Lora final : public Adapter {
         targets_(targets_of(targets_text_)) {
     if (options.real("dropout") != 0)
       throw UsageError("--lora.dropout must be 0: no random numbers are drawn in a step; leave the option out");
+    if (!options.text("weights").empty()) check_config(options.text("weights") + "/adapter_config.json");
   }
 
   void adapt(Program& model) const override {
@@ -148,6 +151,23 @@ class Lora final : public Adapter {
     std::string module;
     TensorId x, y;
   };
+
+  /// Refuses weights that were trained with another product, which their shapes do not say.
+  void check_config(const std::string& path) const {
+    const nlohmann::json config = parse_json(read_text(path, JsonRules().most_bytes), path);
+    const auto expect = [&](const char* key, double wanted, const char* option) {
+      const auto found = config.find(key);
+      if (found != config.end() && found->is_number() && found->get<double>() == wanted) return;
+      throw UsageError(path + " has " + key + " " + (found == config.end() ? "nowhere" : found->dump()) + "; --lora." + option +
+                       " is " + number(wanted) + ", and must be that of the weights");
+    };
+    if (!config.is_object() || config.value("peft_type", "") != "LORA") throw UsageError(path + " is not of a LoRA adapter");
+    expect("r", static_cast<double>(rank_), "rank");
+    expect("lora_alpha", alpha_, "alpha");
+    for (const char* other : {"use_rslora", "use_dora"}) {
+      if (config.value(other, false)) throw UsageError(path + " has " + other + ", which is another product than LoRA's");
+    }
+  }
 
   double scaling() const { return alpha_ / static_cast<double>(rank_); }
   bool names_all() const { return targets_text_ == all_linears; }
@@ -249,4 +269,6 @@ CONSIST_PLUGIN_OPTIONS({"rank", consist::OptionKind::integer, "16", "rows of A a
                        {"alpha", consist::OptionKind::real, "32", "the product is multiplied by alpha/rank", "0..1e6"},
                        {"targets", consist::OptionKind::text, "q_proj,v_proj",
                         "linears that are adapted: last words of their names, or all-linear"},
+                       {"weights", consist::OptionKind::text, "",
+                        "folder of an adapter that PEFT or --export wrote, which the run begins from; else A random, B zero"},
                        {"dropout", consist::OptionKind::real, "0", "of the adapter's input; 0 alone is possible", "0..0"});
