@@ -9,6 +9,7 @@
 #include "consist/text.h"
 #include "core/config/dataset_choices.h"
 #include "launch/cli/json_output.h"
+#include "launch/cli/plugin_options.h"
 #include "launch/cli/run_options.h"
 #include "launch/cluster/cluster.h"
 #include "launch/cluster/options.h"
@@ -87,8 +88,21 @@ int ranks_here(const ParsedRun& parsed, const doctor::Facts& facts) {
   return asked == 0 ? gpus : std::min(asked, gpus);
 }
 
+/// Options of the devices and transports that are measured, as words; others are those of the job alone.
+void add_part_options(const std::map<std::string, std::map<std::string, std::string>>& given, PluginHost& host,
+                      std::vector<std::string>& words) {
+  for (const auto& [owner, options] : given) {
+    if (!host.has("device", owner) && !host.has("transport", owner)) continue;
+    for (const auto& [name, value] : options) words.push_back("--" + owner + "." + name + "=" + value);
+  }
+}
+
 /// The words of the ranks that look and measure.
-std::vector<std::string> examining_words(const ParsedRun& parsed, std::vector<std::string> words) {
+std::vector<std::string> examining_words(const ParsedRun& parsed, PluginHost& host, const std::optional<RunConfig>& config,
+                                         std::vector<std::string> words) {
+  std::vector<std::string> notes;
+  add_part_options(config ? config->plugin_options : read_plugin_options(parsed.rest, host, notes), host, words);
+  for (const std::string& note : notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   if (measures(parsed)) words.emplace_back("--measure");
   for (const char* option : {"device", "transport", "machine", "timeout"}) {
     const bool is_list = parsed.text(option).find_first_of("+=") != std::string::npos;  // by axis; a measurement has none
@@ -131,6 +145,7 @@ int say(const ParsedRun& parsed, const Kind& report, int status) {
 constexpr std::chrono::seconds longest_measurement{300};
 
 int examine_this_machine(const ParsedRun& parsed, PluginHost& host, std::optional<RunConfig> config) {
+  if (config) plan_run(*config, host, {.device = nullptr, .machine = nullptr});  // what cannot be planned is said at once
   std::vector<doctor::Expectation> expectations;
   for (const std::string& text : parsed.texts("expect")) expectations.push_back(doctor::read_expectation(text));
   std::string folder = parsed.has("archive") ? parsed.text("archive") : ".";
@@ -140,7 +155,7 @@ int examine_this_machine(const ParsedRun& parsed, PluginHost& host, std::optiona
   doctor::Report report = doctor::examine(facts, expectations);
   if (measures(parsed)) {
     doctor::Examination examination = doctor::examine_here(
-        examining_words(parsed, {"--ranks", std::to_string(ranks_here(parsed, facts))}), longest_measurement);
+        examining_words(parsed, host, config, {"--ranks", std::to_string(ranks_here(parsed, facts))}), longest_measurement);
     std::vector<doctor::Result> results;
     for (doctor::MeasuredCheck& check : checks_of(parsed, host, std::move(config), examination, report))
       results.push_back(std::move(check.result));
@@ -152,12 +167,15 @@ int examine_this_machine(const ParsedRun& parsed, PluginHost& host, std::optiona
 int examine_cluster(const ParsedRun& parsed, PluginHost& host, std::optional<RunConfig> config) {
   const std::unique_ptr<launch::Cluster> cluster = launch::make_cluster(parsed);
   const int ranks = parsed.has("ranks") ? static_cast<int>(parsed.integer("ranks")) : cluster->settings().ranks();
-  const std::vector<std::string> words = examining_words(parsed, {"--look"});
+  if (config) {
+    config->ranks = ranks;
+    plan_run(*config, host, {.device = nullptr, .machine = nullptr});  // what cannot be planned is said before a job is made
+  }
+  const std::vector<std::string> words = examining_words(parsed, host, config, {"--look"});
   if (parsed.flag("dry-run")) {
     std::fputs(doctor::dry_run_text(*cluster, words, ranks, host).c_str(), stdout);
     return 0;
   }
-  if (config && !parsed.has("ranks")) config->ranks = ranks;
   doctor::Examination examination = doctor::examine_on(*cluster, words, ranks, host);
   doctor::JointReport joint = doctor::join(parsed.value("on"), std::move(examination.hosts));
   if (measures(parsed)) doctor::add_measured(joint, checks_of(parsed, host, std::move(config), examination, joint.all));

@@ -8,6 +8,7 @@
 #include "launch/cluster/cluster_table.h"
 #include "launch/cluster/followed_process.h"
 #include "launch/cluster/jobs.h"
+#include "launch/start/noted_signals.h"
 
 namespace consist::doctor {
 
@@ -39,8 +40,10 @@ Examination examine_here(const std::vector<std::string>& words, std::chrono::sec
   launch::FollowedProcess process(
       std::move(all), [&](const std::string& line) { lines.take_output(line); },
       [&](const std::string& line) { lines.take_error(line); });
+  const launch::NotedSignals& signals = launch::note_signals();
   const auto end = std::chrono::steady_clock::now() + longest;
   while (process.look()) {
+    if (signals.wishes > 0) return {{}, std::nullopt, "measuring was ended by " + launch::signal_text(signals.number)};
     if (std::chrono::steady_clock::now() > end)
       return {{}, std::nullopt, "measuring has not ended within " + std::to_string(longest.count()) + " s"};
     std::this_thread::sleep_for(launch::pause_between_looks / 4);

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any, Dict
@@ -13,6 +14,7 @@ import pytest
 
 import consist
 from conftest import ROOT
+from hosts import wait_for
 
 SCHEMA = ROOT / "docs" / "json" / "doctor.schema.json"
 
@@ -106,7 +108,30 @@ def test_a_measurement_that_fails_is_wrong_and_the_rest_is_said(program: str) ->
     assert document["measured"] is None and "clock" in by_name(document)
 
 
+def test_measuring_takes_options_of_transports_and_none_that_there_are_not(program: str) -> None:
+    result = measured(program, "--measure", "--ranks", 2, "--transport", "socket", "--socket.interface", "nosuch0")
+    check = by_name(json.loads(result.stdout))["measurement"]
+    assert check["status"] == "wrong" and "nosuch0" in check["found"], check
+
+
+def test_a_signal_ends_the_measurement_and_the_rest_is_said(program: str) -> None:
+    with subprocess.Popen([program, "doctor", "--measure", "--ranks", "2", "--device", "cpu"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as run:
+        wait_for(lambda: processes_of(run.pid), 30, "the ranks that measure")
+        run.send_signal(signal.SIGINT)
+        output, errors = run.communicate(timeout=30)
+    assert run.returncode == 1 and re.search(r"^WRONG +measurement +measuring was ended by SIGINT", output, re.M), output + errors
+
+
+def processes_of(parent: int) -> bool:
+    """True once the command has started the ranks' launcher."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return any(b"\0examine\0" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children if Path(f"/proc/{child}").exists())
+
+
 @pytest.mark.parametrize("words, complaint", [
+    (["--measure", "--socket.frobnicate", "3"], "frobnicate"),
+    (["--model", "llama-tiny", "--strategy", "zero2", "--ranks", "2", "--batch", "3", "--global-batch", "4"], "batch"),
     (["--batch", "4"], "--batch is an option of a job, and there is none: give --model"),
     (["--ranks", "2"], "--ranks says what is measured: give --measure or --model"),
     (["--slower", "3%"], "--slower is for a job's step"),
