@@ -50,7 +50,9 @@ class ShortMeasurement {
   ShortFigures run() {
     figures_.device = info_.name;
     figures_.base = figures_.measured = choice_.machine;
-    figures_.is_comparable = config_.machine.empty() ? choice_.note.empty() && !choice_.machine.devices.empty() : true;
+    // The file of all processors is none of this one's.
+    const bool is_own = choice_.note.empty() && !choice_.machine.devices.empty();
+    figures_.is_comparable = choice_.machine.device_kind == info_.kind && (!config_.machine.empty() || is_own);
     find_nodes();
     measure_step();
     const HostLink link = measure_host_link(job_, *device_);

@@ -85,6 +85,12 @@ def test_figures_that_are_as_good_as_the_files_are_no_findings(program: str) -> 
         assert checks[name]["status"] == "ok" and checks[name]["remedy"] is None, checks[name]
 
 
+def test_a_file_of_another_kind_of_device_is_compared_with_nothing(program: str) -> None:
+    document = json.loads(measured(program, "--measure", "--machine", "h100").stdout)
+    check = by_name(document)["device-products"]
+    assert not document["measured"]["comparable"] and check["status"] == "not_applicable" and "of 'h100' are not those of this device" in check["found"]
+
+
 def test_what_is_slow_is_judged_by_a_step(program: str, tmp_path: Path) -> None:
     words = ["--model", "llama-tiny", "--strategy", "ddp", "--ranks", 2, "--batch", 4, "--sequence", 128, "--transport", "socket"]
     slow = measured(program, *words, "--machine", "cpu,socket-node=1e14", "--slower", "1%")
