@@ -8,6 +8,7 @@
 
 #include "consist/text.h"
 #include "core/base/quantity_text.h"
+#include "launch/doctor/host_table.h"
 #include "launch/doctor/words.h"
 
 namespace consist::doctor {
@@ -208,7 +209,7 @@ void add_measured(JointReport& joint, const std::vector<MeasuredCheck>& checks) 
 }
 
 std::string report_text(const JointReport& joint, bool all) {
-  return report_text(joint.all, all) + advice_text(joint);
+  return report_text(joint.all, all) + "\n" + host_table(joint) + "\n" + advice_text(joint);
 }
 
 Json json_of(const JointReport& joint) {

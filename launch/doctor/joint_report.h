@@ -25,7 +25,7 @@ JointReport join(const std::string& cluster, std::vector<HostReport> hosts);
 /// Adds what was measured. Hosts that it names are left out.
 void add_measured(JointReport& joint, const std::vector<MeasuredCheck>& checks);
 
-/// For people: the joint report, the hosts that differ, and the lists in the cluster's own words.
+/// For people: the joint report, a table of the hosts, and the lists in the cluster's own words.
 std::string report_text(const JointReport& joint, bool all);
 nlohmann::ordered_json json_of(const JointReport& joint);
 

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "launch/doctor/host_table.h"
 #include "launch/doctor/joint_report.h"
 #include "tests/doctor/stand_in.h"
 #include "tests/doctor/stand_in_figures.h"
@@ -79,6 +81,25 @@ TEST(DoctorHosts, LeavesOutWhatIsWrongAndWhatIsSlow) {
   EXPECT_EQ(json_of(joint)["kubernetes"]["values"], json["leave_out"]);
   joint.cluster = "ssh";
   EXPECT_THAT(report_text(joint, false), HasSubstr("cluster.toml: hosts = [\"node01\"]\n"));
+}
+
+TEST(DoctorHosts, AreRowsOfATable) {
+  JointReport joint = join("slurm", hosts_of(3));
+  for (int n = 0; n < 3; ++n) {
+    std::vector<int>& ranks = joint.hosts[static_cast<std::size_t>(n)].ranks;
+    ranks.resize(ranks_of_a_host);
+    std::iota(ranks.begin(), ranks.end(), n * ranks_of_a_host);
+  }
+  EXPECT_THAT(host_table(joint), HasSubstr("host    ranks  wrong  warnings  clock\nnode01  0-7    0      0         0.0 ms\n"));
+  joint.all.figures = figures_of(3);
+  slow_down(*joint.all.figures, 17, 1.3);
+  for (launch::LinkFigure& link : joint.all.figures->links) {
+    if (link.one == 12 && link.across) link.rate /= 4;
+  }
+  const std::string table = host_table(joint);
+  EXPECT_THAT(table, HasSubstr("clock   time    network\n"));
+  EXPECT_THAT(table, HasSubstr("\nnode02  8-15   0      0         1.0 ms  1.00 x  10.0 GB/s\n"));
+  EXPECT_THAT(table, HasSubstr("\nnode03  16-23  0      0         2.0 ms  1.30 x  10.0 GB/s\n"));
 }
 
 TEST(DoctorHosts, AreTheSameFromTheirJson) {
