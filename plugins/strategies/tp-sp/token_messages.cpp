@@ -20,16 +20,23 @@ bool needs_its_tokens(const Program& step, const Instruction& i, int axis) {
   });
 }
 
+/// True for an all_to_all between a rank's tokens and its channels: it takes the same slice of every sequence.
+bool exchanges_tokens(const Instruction& i, int axis) {
+  if (!i.op->is_collective() || i.queue.axes() != axis || i.op->movement() != Movement::none) return false;
+  return i.attributes.integer_or("dim", flat) == sequence_dim || i.attributes.integer_or("to", flat) == sequence_dim;
+}
+
 }  // namespace
 
 bool moves_tokens(const Program& program, const Instruction& i, int axis) {
-  return i.op->is_collective() && i.queue.axes() == axis && i.attributes.integer_or("dim", flat) == sequence_dim &&
-         program[i.inputs[0]].shape.rank() == 3;
+  const Movement movement = i.op->movement();
+  return (movement == Movement::all_gather || movement == Movement::reduce_scatter) && i.queue.axes() == axis &&
+         i.attributes.integer_or("dim", flat) == sequence_dim && program[i.inputs[0]].shape.rank() == 3;
 }
 
 bool any_tokens_do(const Program& step, int axis) {
   return std::none_of(step.instructions.begin(), step.instructions.end(), [&](const Instruction& i) {
-    if (needs_its_tokens(step, i, axis)) return true;
+    if (needs_its_tokens(step, i, axis) || exchanges_tokens(i, axis)) return true;
     if (i.op->movement() == Movement::slice) return i.attributes.axes("axis") == axis;
     return i.op->movement() == Movement::send || i.op->movement() == Movement::receive;
   });

@@ -9,8 +9,8 @@ namespace consist::tensor_parallel {
 bool moves_tokens(const Program& program, const Instruction& i, int axis);
 
 /// True if a rank may have any tokens, as long as all of `step` agrees on them: only ops with TokenOrder::any, such as norms and
-/// residuals, work on its shards. False where a rank takes slices of the token ids themselves, or sends its
-/// tokens to a rank with another program.
+/// residuals, work on its shards. False where a rank takes slices of the token ids themselves, exchanges tokens for channels, or
+/// sends its tokens to a rank with another program.
 bool any_tokens_do(const Program& step, int axis);
 
 /// Makes each of these collectives one message where it would be one per sequence: a rank then has neighbouring tokens of the
