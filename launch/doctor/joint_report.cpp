@@ -128,8 +128,8 @@ Result clocks_agree(const std::vector<HostReport>& hosts) {
 }
 
 void leave_out(JointReport& joint, int host, const std::string& why) {
-  if (joint.left_out.insert(host).second)
-    joint.reasons.push_back(joint.hosts[static_cast<std::size_t>(host)].host + " (" + why + ")");
+  std::vector<std::string>& reasons = joint.left_out[host];
+  if (std::find(reasons.begin(), reasons.end(), why) == reasons.end()) reasons.push_back(why);
 }
 
 std::vector<std::string> listed(const JointReport& joint, bool left_out) {
@@ -161,7 +161,11 @@ Json affinity_of(const std::vector<std::string>& left_out) {
 std::string advice_text(const JointReport& joint) {
   if (joint.left_out.empty()) return "Keep all " + number_of(static_cast<int>(joint.hosts.size()), "host") + ".\n";
   std::string text = "Leave out:";
-  for (const std::string& reason : joint.reasons) text += (text.ends_with(':') ? " " : ", ") + reason;
+  for (const auto& [host, reasons] : joint.left_out) {
+    text += (text.ends_with(':') ? " " : ", ") + joint.hosts[static_cast<std::size_t>(host)].host + " (";
+    for (const std::string& reason : reasons) text += (text.ends_with('(') ? "" : ", ") + reason;
+    text += ")";
+  }
   const std::vector<std::string> keep = listed(joint, false);
   if (keep.empty()) return text + ". No host is left.\n";
   text += "\nKeep: " + comma_list(keep) + "\n";
@@ -176,7 +180,7 @@ std::string advice_text(const JointReport& joint) {
 }  // namespace
 
 JointReport join(const std::string& cluster, std::vector<HostReport> hosts) {
-  JointReport joint{.cluster = cluster, .hosts = std::move(hosts), .all = {}, .left_out = {}, .reasons = {}};
+  JointReport joint{.cluster = cluster, .hosts = std::move(hosts), .all = {}, .left_out = {}};
   joint.all.host = number_of(static_cast<int>(joint.hosts.size()), "host");
   std::vector<std::string> names;
   for (const HostReport& host : joint.hosts) {

@@ -1,8 +1,8 @@
 // The reports of several hosts as one: what they have in common, what differs between them, which to keep and which to leave out.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -14,9 +14,8 @@ namespace consist::doctor {
 struct JointReport {
   std::string cluster;  ///< "slurm", "ssh"
   std::vector<HostReport> hosts;
-  Report all;                        ///< findings of all hosts, those that are alike as one, and of the hosts beside one another
-  std::set<int> left_out;            ///< numbers of hosts that should be left out
-  std::vector<std::string> reasons;  ///< why, in their order
+  Report all;  ///< findings of all hosts, those that are alike as one, and of the hosts beside one another
+  std::map<int, std::vector<std::string>> left_out;  ///< hosts that should be left out, by number: the names of the checks
 };
 
 /// Joins what hosts have found, and compares them with one another.
