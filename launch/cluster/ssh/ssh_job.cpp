@@ -125,8 +125,9 @@ void SshJob::give_up(Place& place, const std::string& why) {
 
 void SshJob::replace(std::size_t number) {
   Place& place = places_[number];
+  if (stops_ > 0 || asked_) return place.host.reset();  // the others end
   if (!place.host) {
-    if (Clock::now() < place.next || stops_ > 0 || asked_) return;
+    if (Clock::now() < place.next) return;
     if (unused_ < settings_.hosts.size()) place.number = unused_++;
     place.host = connection(place);
     place.next = Clock::now() + time_to_connect;
