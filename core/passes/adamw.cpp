@@ -51,7 +51,7 @@ void AdamW::update(Builder& builder, TensorId scalars, TensorId clip, const Upda
 }
 
 std::string AdamW::describe() const {
-  char text[80];
+  char text[96];
   std::snprintf(text, sizeof text, "AdamW, betas %g and %g, epsilon %g%s", settings_.beta1, settings_.beta2, settings_.epsilon,
                 settings_.bias_correction ? "" : ", no bias correction");
   return text;
