@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cmath>
 
 #include "core/compile/compile.h"
 #include "core/plan/parts.h"
@@ -13,6 +12,7 @@
 #include "core/weights/stored_parts.h"
 #include "tests/parity/reference.h"
 #include "tests/parity/tolerances.h"
+#include "tests/parity/weight_sums.h"
 
 namespace consist {
 namespace {
@@ -110,16 +110,8 @@ class HfParity : public ::testing::TestWithParam<HfCase> {
       }
       std::vector<float> values(static_cast<std::size_t>(shape.elements()));
       state_->read_weights(parameter.name, 0, values);
-      double sum = 0, squares = 0;
-      for (const float v : values) {
-        sum += v;
-        squares += static_cast<double>(v) * v;
-      }
-      const auto count = static_cast<double>(values.size());
-      const double tolerance = parameter.name.ends_with("k_proj.bias") ? of.key_biases : of.weights;
-      const double rms = std::sqrt(expected.sum_of_squares / count);
-      EXPECT_NEAR(sum, expected.sum, tolerance * rms * count) << parameter.name;
-      EXPECT_NEAR(squares, expected.sum_of_squares, 2 * tolerance * rms * rms * count) << parameter.name;
+      test::expect_weight_sums(parameter.name, values, expected,
+                               parameter.name.ends_with("k_proj.bias") ? of.key_biases : of.weights);
     }
     EXPECT_EQ(stored, reference_.final_weights.size());
   }

@@ -33,31 +33,20 @@ std::vector<float> values_of(const ModelWeights& weights, const std::string& nam
 
 class PeftExport : public ::testing::Test {
  protected:
+  static Strings joined(Strings words, const Strings& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  static ChildResult run(const char* command, const Strings& options) {
+    return run_child(joined(
+        {CONSIST_BINARY_DIR "/bin/consist", command, "--device", "cpu", "--dataset", "synthetic", "--sequence", "16"}, options));
+  }
+  static Strings with_lora(const Strings& more, const char* alpha = "6") {
+    return joined(
+        {"--model", base, "--adapter", "lora", "--lora.rank", "4", "--lora.alpha", alpha, "--lora.targets", "all-linear"}, more);
+  }
   static ChildResult train(const Strings& options, const char* alpha = "6") {
-    Strings words{CONSIST_BINARY_DIR "/bin/consist",
-                  "train",
-                  "--device",
-                  "cpu",
-                  "--dataset",
-                  "synthetic",
-                  "--sequence",
-                  "16",
-                  "--global-batch",
-                  "4",
-                  "--learning-rate",
-                  "1e-2",
-                  "--model",
-                  base,
-                  "--adapter",
-                  "lora",
-                  "--lora.rank",
-                  "4",
-                  "--lora.alpha",
-                  alpha,
-                  "--lora.targets",
-                  "all-linear"};
-    words.insert(words.end(), options.begin(), options.end());
-    return run_child(words);
+    return run("train", joined({"--global-batch", "4", "--learning-rate", "1e-2"}, with_lora(options, alpha)));
   }
   static void expect_trained(const Strings& options) {
     const ChildResult result = train(options);
@@ -195,35 +184,16 @@ TEST_F(PeftExport, ResumedIsTheUninterruptedRunAndAnotherAdapterIsRefused) {
 
 TEST_F(PeftExport, IsWhatAnotherRunBeginsFrom) {
   const auto evaluated = [&](const Strings& more) {
-    Strings words{CONSIST_BINARY_DIR "/bin/consist",
-                  "evaluate",
-                  "--device",
-                  "cpu",
-                  "--dataset",
-                  "synthetic",
-                  "--sequence",
-                  "16",
-                  "--json",
-                  folder_ / "loss.json",
-                  "--overwrite"};
-    words.insert(words.end(), more.begin(), more.end());
-    const ChildResult result = run_child(words);
+    const ChildResult result = run("evaluate", joined({"--json", folder_ / "loss.json", "--overwrite"}, more));
     EXPECT_EQ(result.status, 0) << result.output;
     return json::parse(std::ifstream(folder_ / "loss.json")).at("loss").get<double>();
   };
-  const Strings lora{"--model", base,           "--adapter", "lora",           "--lora.rank",
-                     "4",       "--lora.alpha", "6",         "--lora.targets", "all-linear"};
-  const auto with = [&](const Strings& more) {
-    Strings words = lora;
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  };
   expect_trained({"--steps", "5", "--checkpoint", folder_ / "ck", "--export", folder_ / "adapter"});
   expect_trained({"--steps", "5", "--checkpoint", folder_ / "ck", "--resume", "--export", folder_ / "merged", "--export-merged"});
-  const double of_base = evaluated({"--model", base}), trained = evaluated(with({"--checkpoint", folder_ / "ck"}));
+  const double of_base = evaluated({"--model", base}), trained = evaluated(with_lora({"--checkpoint", folder_ / "ck"}));
   EXPECT_GT(std::abs(trained / of_base - 1), 1e-3);
-  EXPECT_EQ(evaluated(with({})), of_base);
-  EXPECT_NEAR(evaluated(with({"--lora.weights", folder_ / "adapter"})) / trained, 1, 1e-7);
+  EXPECT_EQ(evaluated(with_lora({})), of_base);
+  EXPECT_NEAR(evaluated(with_lora({"--lora.weights", folder_ / "adapter"})) / trained, 1, 1e-7);
   EXPECT_NEAR(evaluated({"--model", folder_ / "merged"}) / trained, 1, 1e-5);
   // Its values come through training as they went in.
   expect_trained({"--steps", "1", "--lora.weights", base + "/peft", "--export", folder_ / "first", "--clip", "1e-9"});

@@ -1,7 +1,6 @@
 // LoRA gives the losses, gradient norms and weights that PEFT gives (see tests/golden/make_peft_references.py).
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +11,7 @@
 #include "core/weights/model_weights.h"
 #include "tests/parity/reference.h"
 #include "tests/parity/tolerances.h"
+#include "tests/parity/weight_sums.h"
 
 namespace consist {
 namespace {
@@ -87,15 +87,8 @@ class PeftParity : public ::testing::TestWithParam<const char*> {
       const json& sums = expected.at(name_in_peft(parameter.name));
       std::vector<float> values(static_cast<std::size_t>(state_->step().program()[parameter.tensor].shape.elements()));
       state_->read_weights(parameter.name, 0, values);
-      double sum = 0, squares = 0;
-      for (const float v : values) {
-        sum += v;
-        squares += static_cast<double>(v) * v;
-      }
-      const auto count = static_cast<double>(values.size());
-      const double of_reference = sums.at("sum_of_squares"), rms = std::sqrt(of_reference / count), tolerance = 1e-4;
-      EXPECT_NEAR(sum, sums.at("sum").get<double>(), tolerance * rms * count) << parameter.name;
-      EXPECT_NEAR(squares, of_reference, 2 * tolerance * of_reference) << parameter.name;
+      test::expect_weight_sums(parameter.name, values, {.sum = sums.at("sum"), .sum_of_squares = sums.at("sum_of_squares")},
+                               1e-4);
       ++compared;
     }
     EXPECT_EQ(compared, expected.size());
