@@ -182,10 +182,10 @@ void adapt(Parts& parts, const RunConfig& config, PluginHost& host) {
   if (!config.freeze.trained.empty())
     throw UsageError("--train-only does not go with --adapter " + config.adapter +
                      ", which says itself what is trained; leave one of them out (--freeze takes some of it away)");
-  auto adapter = host.make<Adapter>("adapter", config.adapter, options_of(config, config.adapter));
-  const auto adapted = std::make_shared<AdaptedArchitecture>(parts.architecture, std::move(adapter));
-  parts.adapted = adapted;
   const std::map<std::string, std::string>& options = options_of(config, config.adapter);
+  const auto adapted =
+      std::make_shared<AdaptedArchitecture>(parts.architecture, host.make<Adapter>("adapter", config.adapter, options));
+  parts.adapted = adapted;
   if (const auto weights = options.find("weights"); weights != options.end()) parts.adapter_folder = weights->second;
   if (!parts.adapter_folder.empty() && (parts.model_folder.empty() || config.from_scratch))
     throw UsageError("--" + config.adapter + ".weights " + parts.adapter_folder +
