@@ -73,9 +73,9 @@ void Generation::note_end(const RankGroup::End& end) {
                  ranks_.pid(end.rank), signal, strsignal(signal));
   }
   if (end.status == 0) return;
-  // After a signal, ranks end with a status of their own choice, and others may still be saving.
-  if (status_ == 0 && signals_seen_ == 0) {
-    // Before the job has formed no other process notices, and there is no work to save.
+  // After a signal, ranks end with a status of their own choice, and others may still be saving. Before the job has formed no
+  // other process notices the end of one, and there is no work to save.
+  if (status_ == 0 && (signals_seen_ == 0 || !end.joined)) {
     formed_ = end.joined;
     const milliseconds grace = replaced_ ? time_before_replacement : options_.grace_after_failure;
     deadline_ = Clock::now() + (formed_ ? grace : time_to_fail_alike);

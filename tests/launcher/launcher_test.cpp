@@ -240,6 +240,16 @@ TEST(Launcher, CtrlCEndsAllRanksInGoodOrder) {
   EXPECT_EQ(job.errors, "");
 }
 
+TEST(Launcher, CtrlCThatEndsARankBeforeItJoinedEndsTheOthersToo) {
+  const auto start = Clock::now();
+  Launched job({"2", "20000", "train", "100000", "60000", "late", "1", "0"});
+  job.wait_for_error("late");
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait(), 128 + SIGINT);
+  EXPECT_LT(Clock::now() - start, 10s);
+  EXPECT_THAT(job.errors, HasSubstr("rank 1 ended before all ranks had joined the job"));
+}
+
 TEST(Launcher, AnIgnoredHangupStaysIgnored) {
   // As nohup starts it. The grace is shorter than the rest of the job: a hangup that counted would end it.
   const auto before = ::signal(SIGHUP, SIG_IGN);

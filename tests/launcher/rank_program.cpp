@@ -34,6 +34,12 @@ struct Fault {
 void suffer_early(const std::string& kind) {
   if (kind == "kill-early") raise(SIGKILL);
   if (kind == "fail-early") throw SystemError("no such device");
+  if (kind == "late") {
+    signal(SIGINT, SIG_DFL);
+    std::this_thread::sleep_for(300ms);  // the others wait for this rank by then
+    std::fputs("late\n", stderr);
+    std::this_thread::sleep_for(60s);
+  }
 }
 
 void suffer(const std::string& kind, const Job& job) {
