@@ -101,8 +101,8 @@ SafetensorsFile Checkpoint::open(const std::string& name) const {
   return SafetensorsFile(path);
 }
 
-TensorParts Checkpoint::open_all() const {
-  TensorParts parts(parse_mesh(state_.layout, path_ + "/state.json"));
+TensorParts Checkpoint::open_all(bool repeats) const {
+  TensorParts parts(parse_mesh(state_.layout, path_ + "/state.json"), repeats);
   for (const CheckpointFile& file : state_.files) {
     const std::optional<int> rank = rank_of_checkpoint_file(file.name);
     if (!rank) throw DataError("the checkpoint " + path_ + " has a file " + file.name + ", which is no rank's");

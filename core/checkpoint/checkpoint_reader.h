@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "consist/export.h"
@@ -40,6 +41,8 @@ class CONSIST_API Checkpoint {
  public:
   /// Reads state.json. Throws DataError naming the file and what is wrong with it, SystemError if the system refuses.
   explicit Checkpoint(std::string path);
+  /// With what state.json would say; nothing is read.
+  Checkpoint(std::string path, CheckpointState state) : path_(std::move(path)), state_(std::move(state)) {}
 
   const std::string& path() const noexcept { return path_; }
   const CheckpointState& state() const noexcept { return state_; }
@@ -51,8 +54,8 @@ class CONSIST_API Checkpoint {
   void verify(const std::string& name) const;
   /// One of the files of state().files: its size is compared, and its header is read. Throws DataError.
   SafetensorsFile open(const std::string& name) const;
-  /// The tensors of all files together. Throws DataError.
-  TensorParts open_all() const;
+  /// The tensors of all files together. `repeats`: as in TensorParts. Throws DataError.
+  TensorParts open_all(bool repeats = false) const;
 
  private:
   const CheckpointFile& entry(const std::string& name) const;

@@ -18,10 +18,64 @@ namespace consist {
 namespace {
 
 constexpr const char* copies_prefix = "of-rank-";
+constexpr const char* gathered_folder = "/gathered";
 
-std::string steps_text(const std::string& folder) {
+/// The state of a snapshot; nothing if it cannot be read.
+std::optional<CheckpointState> state_in(const std::string& path) {
+  try {
+    return Checkpoint(path).state();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// True if these ranks have written it, in this layout.
+bool is_of(const CheckpointState& state, const std::string& layout, const std::vector<int>& ranks) {
+  const auto is_theirs = [&](const CheckpointFile& file) {
+    const std::optional<int> rank = rank_of_checkpoint_file(file.name);
+    return rank && std::ranges::find(ranks, *rank) != ranks.end();
+  };
+  return state.layout == layout && std::ranges::all_of(state.files, is_theirs);
+}
+
+/// The steps of which a folder has a snapshot of these ranks.
+std::string steps_text(const std::string& folder, const std::string& layout, const std::vector<int>& ranks) {
   std::string text;
-  for (const CheckpointPlace& place : list_checkpoints(folder)) text += std::to_string(place.step) + " ";
+  for (const CheckpointPlace& place : list_checkpoints(folder)) {
+    const std::optional<CheckpointState> state = state_in(place.path);
+    if (state && is_of(*state, layout, ranks)) text += std::to_string(place.step) + " ";
+  }
+  return text;
+}
+
+/// A snapshot as a host tells the others of it: a line.
+struct Listed {
+  std::int64_t step = 0;
+  bool first = false;  // it has the file of rank 0
+  bool moved = false;  // its ranks lay otherwise
+  std::string layout;
+
+  std::string text() const {
+    return std::to_string(step) + " " + std::to_string(first) + " " + std::to_string(moved) + " " + layout + "\n";
+  }
+  static Listed from(const std::string& line) {
+    std::istringstream words(line);
+    Listed listed;
+    words >> listed.step >> listed.first >> listed.moved >> listed.layout;
+    return listed;
+  }
+};
+
+/// Lists the snapshots in a folder. `ranks`: those that would write there now; none: it has copies.
+std::string listed_text(const std::string& folder, const std::string& layout, const std::vector<int>& ranks) {
+  std::string text;
+  for (const CheckpointPlace& place : list_checkpoints(folder)) {
+    const std::optional<CheckpointState> state = state_in(place.path);
+    if (!state) continue;
+    const bool first = std::ranges::find(state->files, checkpoint_file_name(0), &CheckpointFile::name) != state->files.end();
+    const bool in_place = ranks.empty() ? state->layout == layout : is_of(*state, layout, ranks);
+    text += Listed{place.step, first, !in_place, state->layout}.text();
+  }
   return text;
 }
 
@@ -32,14 +86,15 @@ std::set<std::int64_t> steps_from(const std::string& text) {
   return steps;
 }
 
-/// Removes copies that were kept for other hosts than the one whose copies are in `kept`.
-void remove_other_copies(const std::string& folder, const std::string& kept) {
+/// The folders of copies.
+std::vector<std::string> copies_in(const std::string& folder) {
   std::error_code error;
-  std::vector<std::filesystem::path> others;
+  std::vector<std::string> paths;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename().string().starts_with(copies_prefix) && entry->path() != kept) others.push_back(entry->path());
+    if (entry->path().filename().string().starts_with(copies_prefix)) paths.push_back(entry->path().string());
   }
-  for (const std::filesystem::path& path : others) std::filesystem::remove_all(path, error);
+  std::ranges::sort(paths);
+  return paths;
 }
 
 /// Calls `body`, which writes to `folder` with the other ranks of the host. What it throws ends the job, and leaves nothing
@@ -87,10 +142,7 @@ Snapshots::Snapshots(JoinedJob& job, std::string folder) : job_(job), folder_(st
   }
   if (job.rank() == leader) writer_ = std::make_unique<CheckpointWriter>(folder_, at_once);
   if (hosts_.size() < 2) return;
-  if (job.rank() == leader) {
-    remove_other_copies(folder_, folder_of_copies());
-    copies_ = std::make_unique<CheckpointWriter>(folder_of_copies(), at_once);
-  }
+  if (job.rank() == leader) copies_ = std::make_unique<CheckpointWriter>(folder_of_copies(), at_once);
   exchange_ = std::make_unique<FileExchange>(job);
 }
 
@@ -140,6 +192,12 @@ void Snapshots::save(CheckpointState state, std::span<const TensorSource> tensor
     job_.barrier(key, checkpoint_timeout);  // the older ones count until here
     if (writer_) writer_->keep_newest();
     if (copies_ && keeps_copies_) copies_->keep_newest();
+    if (writer_ && std::exchange(has_former_copies_, false)) {
+      std::error_code ignored;
+      for (const std::string& path : copies_in(folder_)) {
+        if (hosts_.size() < 2 || path != folder_of_copies()) std::filesystem::remove_all(path, ignored);
+      }
+    }
   });
 }
 
@@ -167,9 +225,21 @@ void Snapshots::copy(const CheckpointState& state, const std::optional<Checkpoin
   });
 }
 
-std::optional<Checkpoint> Snapshots::find() {
+std::vector<std::string> Snapshots::folders() const {
+  std::vector<std::string> all{folder_};
+  for (std::string& path : copies_in(folder_)) all.push_back(std::move(path));
+  return all;
+}
+
+std::optional<Checkpoint> Snapshots::find(const std::string& layout, const std::vector<std::string>& named) {
+  std::optional<Checkpoint> found = find_in_place(layout);
+  return found ? std::move(found) : find_moved(layout, named);
+}
+
+std::optional<Checkpoint> Snapshots::find_in_place(const std::string& layout) {
   // The steps that each host has of its own, and of the host whose copies it keeps.
-  const std::string own = writer_ ? steps_text(folder_) : "", copied = copies_ ? steps_text(folder_of_copies()) : "";
+  const std::string own = writer_ ? steps_text(folder_, layout, host().ranks) : "",
+                    copied = copies_ ? steps_text(folder_of_copies(), layout, hosts_[kept_by(own_, hosts_.size())].ranks) : "";
   const std::vector<std::string> of_own = job_.all_gather("snapshot.steps", own, checkpoint_timeout),
                                  of_copies = job_.all_gather("snapshot.copies", copied, checkpoint_timeout);
   const auto steps_of = [&](const std::vector<std::string>& told, std::size_t host) {
@@ -187,6 +257,11 @@ std::optional<Checkpoint> Snapshots::find() {
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     if (!steps_of(of_own, host).contains(step)) fetch(host, step);
   }
+  return verified(step);
+}
+
+/// This host's snapshot, if all ranks find theirs sound.
+std::optional<Checkpoint> Snapshots::verified(std::int64_t step) {
   std::optional<Checkpoint> found;
   std::string problem;
   try {
@@ -203,6 +278,52 @@ std::optional<Checkpoint> Snapshots::find() {
     return std::nullopt;
   }
   return found;
+}
+
+/// Only snapshots of which rank 0 has written its file count: then it has recorded that step, too.
+std::optional<Checkpoint> Snapshots::find_moved(const std::string& layout, const std::vector<std::string>& named) {
+  std::string mine;
+  if (writer_) {
+    for (const std::string& folder : folders()) mine += listed_text(folder, layout, folder == folder_ ? host().ranks : Ranks{});
+  }
+  using Kind = std::pair<std::int64_t, std::string>;  // step and layout
+  std::set<Kind> moved, first;
+  for (const std::string& told : job_.all_gather("snapshot.moved", mine, checkpoint_timeout)) {
+    std::istringstream lines(told);
+    for (std::string line; std::getline(lines, line);) {
+      const Listed listed = Listed::from(line);
+      if (listed.moved) moved.emplace(listed.step, listed.layout);
+      if (listed.first) first.emplace(listed.step, listed.layout);
+    }
+  }
+  for (auto kind = moved.rbegin(); kind != moved.rend(); ++kind) {
+    if (!first.contains(*kind)) continue;
+    moved_ = MovedSnapshot::open(job_, hosts_, own_, folders(), kind->first, kind->second, named);
+    if (moved_) return Checkpoint(checkpoint_path(folder_, kind->first), moved_->state());
+    if (job_.rank() == 0)
+      log::warn("the snapshot of step " + std::to_string(kind->first) + " is not whole on the hosts that are left");
+  }
+  return std::nullopt;
+}
+
+Checkpoint Snapshots::gather(const NeededRanges& needed) {
+  return moved_->gather(exchange_.get(), needed, folder_ + gathered_folder);
+}
+
+void Snapshots::drop_gathered() {
+  job_.all_gather("snapshot.moved.read", "", checkpoint_timeout, host().ranks);
+  std::error_code ignored;
+  if (writer_) std::filesystem::remove_all(folder_ + gathered_folder, ignored);
+}
+
+void Snapshots::forget_later(std::int64_t step) {
+  if (!writer_) return;
+  std::error_code ignored;
+  for (const std::string& folder : folders()) {
+    for (const CheckpointPlace& place : list_checkpoints(folder)) {
+      if (place.step > step) std::filesystem::remove_all(place.path, ignored);
+    }
+  }
 }
 
 /// Brings the snapshot of a host that lacks it back from its keeper.

@@ -14,6 +14,7 @@
 #include "core/checkpoint/checkpoint_reader.h"
 #include "core/checkpoint/checkpoint_writer.h"
 #include "core/checkpoint/file_exchange.h"
+#include "core/checkpoint/moved_snapshot.h"
 #include "core/job/job.h"
 
 namespace consist {
@@ -41,9 +42,17 @@ class CONSIST_API Snapshots {
   /// Returns the hosts that lack it, in the order of their ranks.
   std::vector<std::string> keep_copies(bool fits);
 
-  /// The newest snapshot of which each host has its own or its keeper a copy, which is brought here then. Nothing if there is
-  /// none, or one of them is not sound, of which rank 0 warns. Each rank verifies the file that it wrote.
-  std::optional<Checkpoint> find();
+  /// The newest snapshot in this layout (CheckpointState::layout) of which each host has its own or its keeper a copy, which is
+  /// brought here then. Each rank verifies the file that it wrote; nothing if one is not sound, of which rank 0 warns. Where
+  /// there is none, the newest of ranks that lay otherwise, in which no element is lacking of the tensors that are `named`: then
+  /// is_moved(), and gather() makes what can be read of it. Nothing if there is none either.
+  std::optional<Checkpoint> find(const std::string& layout, const std::vector<std::string>& named);
+  bool is_moved() const noexcept { return moved_.has_value(); }
+  /// Brings what this host's ranks lack of what they need. The checkpoint is there until drop_gathered().
+  Checkpoint gather(const NeededRanges& needed);
+  void drop_gathered();
+  /// Removes snapshots of later steps: a run that goes on after `step` makes them again.
+  void forget_later(std::int64_t step);
 
   /// Saves the tensors of this rank (none: no file) as a part of its host's snapshot; `state.files` is filled in here. The
   /// snapshots before stay until those of all hosts are complete, copies among them, so that there is a step of which all hosts
@@ -52,13 +61,14 @@ class CONSIST_API Snapshots {
 
  private:
   using Ranks = std::vector<int>;
-  struct Host {
-    Ranks ranks;
-    std::string name;
-  };
+  using Host = SnapshotHost;
   const Host& host() const { return hosts_[own_]; }
   std::string folder_of_copies() const;
   std::size_t place() const;  // of this rank among those of its host
+  std::optional<Checkpoint> find_in_place(const std::string& layout);
+  std::optional<Checkpoint> find_moved(const std::string& layout, const std::vector<std::string>& named);
+  std::optional<Checkpoint> verified(std::int64_t step);
+  std::vector<std::string> folders() const;
   void copy(const CheckpointState& state, const std::optional<CheckpointFile>& mine);
   void fetch(std::size_t lacking, std::int64_t step);
   void send_copy(const Ranks& to, std::int64_t step);
@@ -71,6 +81,8 @@ class CONSIST_API Snapshots {
   bool keeps_copies_ = false;
   std::unique_ptr<CheckpointWriter> writer_, copies_;  // of the first rank of a host
   std::unique_ptr<FileExchange> exchange_;             // with several hosts
+  std::optional<MovedSnapshot> moved_;
+  bool has_former_copies_ = true;  // of hosts that are paired otherwise now
 };
 
 }  // namespace consist

@@ -136,25 +136,33 @@ std::string kind_text(StateKind kind) {
   return "?";
 }
 
+TensorPart part_of(const std::string& text, const Mesh& mesh, int rank, const std::string& name, const std::string& path) {
+  Division division = parse_part(text, mesh, name, path);
+  return {division.whole, local_ranges(division.whole, division.placements, mesh, rank)};
+}
+
+std::string part_text_in(const SafetensorsFile& file, const std::string& name) {
+  const auto text = file.metadata().find(name);
+  return text == file.metadata().end() ? file.shape(name).text() : text->second;
+}
+
 void TensorParts::add(int rank, SafetensorsFile file) {
   if (rank >= mesh_.ranks()) {
     throw DataError(file.path() + ": the layout '" + mesh_text(mesh_) + "' has no rank " + std::to_string(rank));
   }
   for (const auto& [name, stored] : file.tensors()) {
-    const auto text = file.metadata().find(name);
-    const Division division =
-        text == file.metadata().end() ? Division{file.shape(name), {}} : parse_part(text->second, mesh_, name, file.path());
-    Part part{files_.size(), local_ranges(division.whole, division.placements, mesh_, rank)};
+    TensorPart found = part_of(part_text_in(file, name), mesh_, rank, name, file.path());
+    Part part{files_.size(), std::move(found.ranges)};
     std::int64_t elements = 0;
     for (const LocalRange& range : part.ranges) elements += range.count;
     const auto kind = file.metadata().find(kind_key(name));
     const auto [known, is_new] =
-        tensors_.try_emplace(name, Whole{division.whole, {}, kind == file.metadata().end() ? "" : kind->second});
-    if (elements != stored.elements || known->second.shape != division.whole) {
+        tensors_.try_emplace(name, Whole{found.whole, {}, kind == file.metadata().end() ? "" : kind->second});
+    if (elements != stored.elements || known->second.shape != found.whole) {
       throw DataError(file.path() + ": its part of '" + name + "' does not fit the others");
     }
     known->second.elements += elements;
-    if (known->second.elements > division.whole.elements())
+    if (!repeats_ && known->second.elements > found.whole.elements())
       throw DataError(file.path() + " and the files beside it hold elements of '" + name + "' twice; which are right is unknown");
     std::sort(part.ranges.begin(), part.ranges.end(),
               [](const LocalRange& a, const LocalRange& b) { return a.logical < b.logical; });

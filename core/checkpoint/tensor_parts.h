@@ -38,10 +38,22 @@ CONSIST_API bool owns_part(const Placements& placements, const Mesh& mesh, int r
 CONSIST_API bool owns_part_among(std::span<const int> ranks, const Placements& placements, const Mesh& mesh, int rank,
                                  int stage_axis = -1);
 
+/// A rank's part of a tensor.
+struct TensorPart {
+  Shape whole;
+  std::vector<LocalRange> ranges;
+};
+/// The part of which `rank` of this layout has written the metadata. Throws DataError naming the tensor and `path`.
+CONSIST_API TensorPart part_of(const std::string& text, const Mesh& mesh, int rank, const std::string& name,
+                               const std::string& path);
+/// The metadata of a tensor of this file, also of one that is whole.
+CONSIST_API std::string part_text_in(const SafetensorsFile& file, const std::string& name);
+
 /// The tensors of a set of ranks' files, to be read by logical range, whatever layout wrote them.
 class CONSIST_API TensorParts {
  public:
-  explicit TensorParts(Mesh mesh) : mesh_(std::move(mesh)) {}  ///< the layout of the ranks that wrote
+  /// `mesh`: the layout of the ranks that wrote. `repeats`: several files may have the same elements, which are equal then.
+  explicit TensorParts(Mesh mesh, bool repeats = false) : mesh_(std::move(mesh)), repeats_(repeats) {}
 
   /// Adds the file that `rank` wrote. Throws DataError for parts of one tensor that contradict each other.
   void add(int rank, SafetensorsFile file);
@@ -79,6 +91,7 @@ class CONSIST_API TensorParts {
   const Whole& find(std::string_view name) const;
 
   Mesh mesh_;
+  bool repeats_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, Whole, std::less<>> tensors_;
 };

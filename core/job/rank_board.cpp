@@ -59,7 +59,13 @@ struct RankBoard::Content {
   std::uint64_t mark = board_mark;
   int ranks = 0;
   std::int64_t made = monotonic_ns();
-  std::atomic<bool> observed{false}, archived{false};
+  std::atomic<bool> observed{false}, archived{false}, pause{false};
+  struct Change {
+    std::atomic<bool> told{false};
+    int ranks_before = 0, ranks = 0;
+    Text left_out, came;
+  };
+  Change change;
   std::atomic<std::uint64_t> reasons{0}, taken{0};
   std::array<Reason, most_reasons> reason{};
   std::array<StepEnd, remembered_steps> ends{};
@@ -155,13 +161,40 @@ RankBoard::End RankBoard::end_of(int rank) const {
   return slot == nullptr ? End{} : End{slot->step, slot->blamed, slot->why.get()};
 }
 
-void RankBoard::begin_generation(const RestartReason& reason) {
+bool RankBoard::pause_requested() const noexcept {
+  return content_->pause;
+}
+
+void RankBoard::request_pause() noexcept {
+  content_->pause = true;
+}
+
+void RankBoard::tell_change(const NodeChange& change) {
+  content_->change.ranks_before = change.ranks_before;
+  content_->change.ranks = change.ranks;
+  content_->change.left_out.set(change.left_out);
+  content_->change.came.set(change.came);
+  content_->change.told = true;
+}
+
+std::optional<NodeChange> RankBoard::take_change() {
+  const Content::Change& change = content_->change;
+  if (!content_->change.told.exchange(false)) return std::nullopt;
+  return NodeChange{change.ranks_before, change.ranks, change.left_out.get(), change.came.get()};
+}
+
+void RankBoard::begin_generation() {
+  content_->pause = false;
   for (int rank = 0; rank < content_->ranks; ++rank) {
     Content::Slot& slot = *content_->slot(rank);
     slot.step = 0;
     slot.blamed = -1;
     slot.why.set("");
   }
+}
+
+void RankBoard::begin_generation(const RestartReason& reason) {
+  begin_generation();
   Content::Reason& told = content_->reason[content_->reasons % most_reasons];
   told.restart = reason.restart;
   told.most = reason.most;

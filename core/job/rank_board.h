@@ -22,6 +22,12 @@ struct RestartReason {
   std::string what;       ///< "rank 2 was ended by signal 9 (Killed) in step 57"; cut to 500 bytes
 };
 
+/// Nodes that were left out of a job, or came to it.
+struct NodeChange {
+  int ranks_before = 0, ranks = 0;  ///< of the job
+  std::string left_out, came;       ///< numbers, "1, 3"; cut to 500 bytes
+};
+
 /// THREADS: any, in all processes that have mapped it.
 class CONSIST_API RankBoard {
  public:
@@ -50,16 +56,26 @@ class CONSIST_API RankBoard {
   void set_archived() noexcept;
   bool archived() const noexcept;  ///< the archive has its name
 
+  /// True once the launcher wants all ranks to end in good order, since others are to go on with more ranks.
+  bool pause_requested() const noexcept;
+
   // Of the launcher.
+  void request_pause() noexcept;
   struct End {
     std::int64_t step = 0;  ///< 0: before the first
     int blamed = -1;        ///< -1: the rank has told nothing
     std::string why;
   };
   End end_of(int rank) const;
-  /// Clears what ranks have left, before other ones are started for this reason.
+  /// Clears what ranks have left, before other ones are started.
+  void begin_generation();
+  /// The same, for this reason.
   void begin_generation(const RestartReason& reason);
 
+  /// The launcher tells that the next ranks are on other nodes than those before; the newest such change is kept.
+  void tell_change(const NodeChange& change);
+  /// The change that was told and not returned before, by whichever process.
+  std::optional<NodeChange> take_change();
   /// Reasons that take_reasons() has not returned before, by whichever process, the oldest first; at most the newest 16.
   std::vector<RestartReason> take_reasons();
 

@@ -48,6 +48,8 @@ class CONSIST_API TrainerEvents {
   virtual void checkpoint(std::int64_t step) = 0;
   /// The same in memory, for ranks that replace these.
   virtual void snapshot(std::int64_t /*step*/) {}
+  /// The same, complete on return, before the ranks end so that others go on from there.
+  virtual void snapshot_before_pause(std::int64_t /*step*/) {}
   /// Returns when what was begun to be saved is complete.
   virtual void finish_saving() {}
   /// In step `step`, or in the evaluation behind it, `missing` rows of tokens had no room at their experts, and nothing was changed: gives
@@ -57,6 +59,8 @@ class CONSIST_API TrainerEvents {
   virtual void begins(Activity /*activity*/, std::int64_t /*step*/, std::int64_t /*round*/) {}
   /// True if this rank wants to end the run (a signal); polled before each step. All ranks end together.
   virtual bool stop_requested() = 0;
+  /// True if this rank wants all to end so that others go on, in their place, with more ranks; polled likewise.
+  virtual bool pause_requested() { return false; }
 };
 
 }  // namespace consist

@@ -14,6 +14,7 @@
 #include "core/archive/reader.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
+#include "core/program/local_ranges.h"
 #include "core/state/adapter_export.h"
 #include "core/state/export_dtype.h"
 #include "core/state/loaded_weights.h"
@@ -67,7 +68,8 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
   if (!config.export_folder.empty()) export_dtype_ = export_dtype(config, parts);
   std::unique_ptr<Snapshots> snapshots;
   if (keeps_snapshots_) snapshots = std::make_unique<Snapshots>(job, continuation.snapshots);
-  if (goes_on_) find_newest_checkpoint(snapshots.get());
+  snapshots_ = snapshots.get();
+  if (goes_on_) find_newest_checkpoint();
   if (nothing_left_) return;
   std::unique_ptr<CheckpointWriter> disk;
   if (!config.checkpoint.empty() && job.rank() == 0) {
@@ -115,7 +117,10 @@ std::int64_t SavedState::fill(TrainingState& state) {
 
 std::int64_t SavedState::fill_values(TrainingState& state) {
   if (checkpoint_) {
+    const bool gathers = from_memory_ && snapshots_->is_moved();
+    if (gathers) checkpoint_ = snapshots_->gather(needed_by(state));
     resume_from_checkpoint(state);
+    if (gathers) snapshots_->drop_gathered();
     return checkpoint_->state().step;
   }
   if (parts_.model_folder.empty() || config_.from_scratch) {
@@ -126,8 +131,13 @@ std::int64_t SavedState::fill_values(TrainingState& state) {
   return 0;
 }
 
-void SavedState::find_newest_checkpoint(Snapshots* snapshots) {
-  if (snapshots != nullptr) checkpoint_ = snapshots->find();
+void SavedState::find_newest_checkpoint() {
+  if (snapshots_ != nullptr) {
+    std::vector<std::string> names;
+    for (const std::vector<std::string>& parameter : parameters_) names.insert(names.end(), parameter.begin(), parameter.end());
+    checkpoint_ = snapshots_->find(layout_, names);
+    snapshots_->forget_later(checkpoint_ ? checkpoint_->state().step : 0);
+  }
   from_memory_ = checkpoint_.has_value();
   if (!config_.checkpoint.empty() && !is_behind_snapshot()) {
     checkpoint_ = find_checkpoint(job_, config_.checkpoint);
@@ -157,15 +167,27 @@ void SavedState::find_newest_checkpoint(Snapshots* snapshots) {
   }
 }
 
+NeededRanges SavedState::needed_by(const TrainingState& state) const {
+  const Program& program = state.step().program();
+  NeededRanges needed;
+  for (const TrainingState::Value& value : state.values()) {
+    const Tensor& tensor = program[value.tensor];
+    needed[stored_name(value, job_.rank())] = value.kind == StateKind::per_rank
+                                                  ? std::vector<LocalRange>{{0, 0, value.shape.elements()}}
+                                                  : local_ranges(tensor.shape, tensor.placements, program.mesh, job_.rank());
+  }
+  return needed;
+}
+
 void SavedState::resume_from_checkpoint(TrainingState& state) {
   const Checkpoint* checkpoint = &*checkpoint_;
   const CheckpointState& saved = checkpoint->state();
-  if (job_.rank() == 0 && saved.layout != layout_) {
+  if (job_.rank() == 0 && saved.layout != layout_ && !from_memory_) {
     log::warn("--resume: the checkpoint is of the layout '" + saved.layout + "', this run's is '" + layout_ +
               "': sums are rounded in another order");
   }
 
-  const TensorParts saved_tensors = checkpoint->open_all();
+  const TensorParts saved_tensors = checkpoint->open_all(from_memory_ && snapshots_->is_moved());
   if (!from_memory_)  // of a host, which lacks what its ranks do not hold
     check_names(saved_tensors, parameters_, state, job_.size(), state.step().program().stage_axis >= 0, checkpoint->path());
   std::vector<TrainingState::Value> there;
@@ -224,7 +246,7 @@ void SavedState::prepare_saving(TrainingState& state) {
               " lacks memory for a copy of what its ranks save");
 }
 
-bool SavedState::save(TrainingState& state, std::int64_t step, bool to_disk) {
+bool SavedState::save(TrainingState& state, std::int64_t step, StateSaver::Where where) {
   CheckpointState saved;
   saved.step = step;
   saved.seed = config_.seed;
@@ -233,7 +255,7 @@ bool SavedState::save(TrainingState& state, std::int64_t step, bool to_disk) {
   saved.layout = layout_;
   saved.room = room_;
   saved.config = config_.to_json();
-  return saver_->save(owned_values(state, job_.rank(), savers()), owned_values(state, job_.rank()), std::move(saved), to_disk);
+  return saver_->save(owned_values(state, job_.rank(), savers()), owned_values(state, job_.rank()), std::move(saved), where);
 }
 
 }  // namespace consist

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint_reader.h"
+#include "core/checkpoint/snapshots.h"
 #include "core/config/run_config.h"
 #include "core/job/continuation.h"
 #include "core/job/job.h"
@@ -55,9 +56,9 @@ class SavedState {
   double room() const noexcept { return room_; }
   void set_room(double room) noexcept { room_ = room; }
 
-  /// Called by every rank: saves the state after `step` steps as a snapshot, if the run keeps them, and with `to_disk` as a
-  /// checkpoint. See StateSaver, which saver() is, for when it is complete and what is thrown.
-  bool save(TrainingState& state, std::int64_t step, bool to_disk);
+  /// Called by every rank: saves the state after `step` steps. See StateSaver, which saver() is, for when it is complete
+  /// and what is thrown.
+  bool save(TrainingState& state, std::int64_t step, StateSaver::Where where);
   StateSaver& saver() noexcept { return *saver_; }
 
   /// Called by every rank: writes config.json, the tokenizer and the weights to the export folder, if one is given: all of them,
@@ -67,8 +68,8 @@ class SavedState {
   void export_model(TrainingState& state) const;
 
  private:
-  /// `snapshots`: null: none are kept.
-  void find_newest_checkpoint(Snapshots* snapshots);
+  void find_newest_checkpoint();
+  NeededRanges needed_by(const TrainingState& state) const;
   bool is_behind_snapshot();
   /// The ranks that save together: those of a host where there are snapshots, else all (none).
   std::span<const int> savers() const { return keeps_snapshots_ ? job_.host_ranks() : std::span<const int>(); }
@@ -96,6 +97,7 @@ class SavedState {
   /// By parameter of the whole model, of which a pipeline stage has some: what a checkpoint holds for it, its own name first.
   std::vector<std::vector<std::string>> parameters_;
   std::unique_ptr<StateSaver> saver_;
+  Snapshots* snapshots_ = nullptr;            // the saver's; null: none are kept
   std::optional<Checkpoint> checkpoint_;      // to resume from
   bool from_memory_ = false;                  // it is a snapshot
   StoredDType export_dtype_ = DType::f32;     // as asked, with --export

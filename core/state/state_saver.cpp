@@ -113,14 +113,14 @@ bool StateSaver::prepare(const std::shared_ptr<Device>& device, const OwnedTenso
   return true;
 }
 
-bool StateSaver::save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, bool to_disk) {
-  if (!to_disk && copy_) {
+bool StateSaver::save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, Where where) {
+  if (where == Where::in_memory && copy_) {
     // A run goes on from a step of which all ranks have a snapshot: they agree on which to make.
     const double writes = work_.is_running() ? 1 : 0;
     if (job_.reduce("saving.writes", {writes}, ReduceOp::max, job_.timeout()).front() > 0) return false;
   }
   work_.finish();
-  Work work{std::move(state), of_host, mine, to_disk};
+  Work work{std::move(state), of_host, mine, where == Where::on_disk};
   if (!copy_) {
     write(work);
     return true;

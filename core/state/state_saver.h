@@ -31,10 +31,14 @@ class StateSaver {
   /// beside training; returns false if the host lacks memory for that.
   bool prepare(const std::shared_ptr<Device>& device, const OwnedTensors& tensors, bool beside);
 
-  /// Called by every rank: saves `of_host` as a snapshot, if there is a folder for them, and with `to_disk` a checkpoint of
-  /// `mine`, which are among them. A checkpoint waits for the end of the save before. A snapshot does not: while some rank still
-  /// writes, all leave it out, and false is returned. Throws what an earlier save or this one met.
-  bool save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, bool to_disk);
+  enum class Where {
+    in_memory,              ///< a snapshot; while some rank still writes the one before, all leave it out
+    in_memory_for_certain,  ///< waits for the end of the save before instead
+    on_disk,                ///< a snapshot and a checkpoint, after the end of the save before
+  };
+  /// Called by every rank: saves `of_host` as a snapshot, if there is a folder for them, and a checkpoint of `mine`, which are
+  /// among them. False: it was left out. Throws what an earlier save or this one met.
+  bool save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, Where where);
   /// Throws what a save that has ended met; does not wait.
   void check() { work_.check(); }
   /// Waits for the end of the last save; throws what it met.

@@ -275,6 +275,10 @@ void RecordedRun::tell_restarts() {
     recorder().event("restart", restart_event(reason, first_step_, from, lost));
     std::fprintf(stderr, "%s\n", printable(restart_text(reason, first_step_, from, lost)).c_str());
   }
+  if (const std::optional<NodeChange> change = continuation().board->take_change()) {
+    recorder().event("nodes", nodes_event(*change, first_step_));
+    std::fprintf(stderr, "%s\n", printable(nodes_text(*change, first_step_)).c_str());
+  }
 }
 
 void RecordedRun::say_notes() {
@@ -355,12 +359,16 @@ void RecordedRun::record_programs() {
 
 void RecordedRun::end_archive(TrainerResult result) {
   const bool finished = result == TrainerResult::finished;
-  const std::string status = finished ? "finished" : "stopped", reason = finished ? "" : "a signal asked for it";
+  const std::string status = finished ? "finished" : "stopped", reason = finished ? ""
+                                                                         : result == TrainerResult::paused
+                                                                             ? "more ranks are to go on"
+                                                                             : "a signal asked for it";
   recorder().finish(status, reason, &events_->result);
   const std::string json = result_json(events_->result);
+  const bool paused = result == TrainerResult::paused;
   observers_.tell([&](Observer& observer) {
-    observer.result(json);
-    observer.end(status, reason);
+    if (!paused) observer.result(json);
+    observer.end(paused ? "paused" : status, reason);
   });
 }
 
@@ -384,7 +392,7 @@ void RecordedRun::finish(TrainerResult result) {
   events_->result.total_seconds = seconds_since_start();
   events_->result.ended = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   end_archive(result);
-  print(result);
+  if (result != TrainerResult::paused) print(result);
 }
 
 void RecordedRun::print(TrainerResult result) {

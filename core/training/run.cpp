@@ -25,6 +25,7 @@ void check_archive(const RunConfig& config, PluginHost& host, const Continuation
   // Where results go may differ, and where code lies: an archive cannot give these (--config run.h5). So may the length, the
   // machine that is planned for, and what changes neither what a row means nor which values it has.
   const auto may_differ = [&](const std::string& option) {
+    if (continuation.ranks_vary && (option == "ranks" || option == "batch" || option == "accumulation")) return true;
     const RunOption* const of_run = find_run_option(option);
     return role_in_file(option, host) != OptionRole::setting ||
            (of_run != nullptr && (is_beside_training(*of_run) || option == "steps" || option == "machine"));

@@ -135,9 +135,9 @@ void RunEvents::sample(std::int64_t step) {
   observers_.tell([&](Observer& observer) { observer.sample(step, text); });
 }
 
-void RunEvents::save(std::int64_t step, bool to_disk) {
+void RunEvents::save(std::int64_t step, StateSaver::Where where) {
   const auto began = std::chrono::steady_clock::now();
-  const bool is_made = saved_.save(state_, step, to_disk);
+  const bool is_made = saved_.save(state_, step, where);
   result.checkpoint_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (!is_made && ++result.snapshots_left_out == 1 && job_.rank() == 0) {
     line_.note("the snapshot after step " + std::to_string(step) +

@@ -40,12 +40,17 @@ class RunEvents final : public TrainerEvents {
   void step_finished(const StepReport& report) override;
   void evaluated(const EvaluationReport& report) override;
   void sample(std::int64_t step) override;
-  void checkpoint(std::int64_t step) override { save(step, true); }
-  void snapshot(std::int64_t step) override { save(step, false); }
+  void checkpoint(std::int64_t step) override { save(step, StateSaver::Where::on_disk); }
+  void snapshot(std::int64_t step) override { save(step, StateSaver::Where::in_memory); }
+  void snapshot_before_pause(std::int64_t step) override {
+    save(step, StateSaver::Where::in_memory_for_certain);
+    finish_saving();
+  }
   void finish_saving() override;
   bool make_room(std::int64_t step, double missing) override;
   void begins(Activity activity, std::int64_t step, std::int64_t round) override;
   bool stop_requested() override { return stop_.requested(); }
+  bool pause_requested() override { return board_ != nullptr && board_->pause_requested(); }
 
   /// CompileRequest::room of the programs: 1, or what a checkpoint had, until more is made.
   double room() const noexcept { return room_; }
@@ -74,7 +79,7 @@ class RunEvents final : public TrainerEvents {
 
  private:
   void started(double seconds);
-  void save(std::int64_t step, bool to_disk);
+  void save(std::int64_t step, StateSaver::Where where);
   void tell_saved();
   void say_no_targets(std::int64_t step);
   void watch_ranks(const StepReport& report);

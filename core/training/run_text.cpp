@@ -112,6 +112,25 @@ std::string restart_event(const RestartReason& reason, std::int64_t step, const 
   }
 }
 
+std::string nodes_text(const NodeChange& change, std::int64_t step) {
+  const auto part = [](const std::string& nodes, const char* one, const char* several) {
+    const bool plural = nodes.find(',') != std::string::npos;
+    return nodes.empty() ? std::string() : (plural ? "nodes " : "node ") + nodes + (plural ? several : one) + "; ";
+  };
+  return part(change.left_out, " is left out", " are left out") + part(change.came, " has come", " have come") +
+         "the run goes on after step " + std::to_string(step) + " with " + std::to_string(change.ranks) +
+         (change.ranks == 1 ? " rank" : " ranks") + " instead of " + std::to_string(change.ranks_before);
+}
+
+std::string nodes_event(const NodeChange& change, std::int64_t step) {
+  const nlohmann::ordered_json event = {{"step", step},
+                                        {"left_out", change.left_out},
+                                        {"came", change.came},
+                                        {"ranks_before", change.ranks_before},
+                                        {"ranks", change.ranks}};
+  return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 1000);
+}
+
 void print_stop(const RunConfig& config, std::int64_t step) {
   const std::string text =
       config.checkpoint.empty()

@@ -33,6 +33,11 @@ std::string restart_text(const RestartReason& reason, std::int64_t step, const s
 /// The same as JSON, for the archive.
 std::string restart_event(const RestartReason& reason, std::int64_t step, const std::string& from, std::optional<double> lost);
 
+/// States which nodes were left out of the job or came to it before its ranks went on after `step` steps.
+std::string nodes_text(const NodeChange& change, std::int64_t step);
+/// The same as JSON, for the archive.
+std::string nodes_event(const NodeChange& change, std::int64_t step);
+
 /// Prints what a run that was asked to end after `step` has saved, and how to go on; on standard error.
 void print_stop(const RunConfig& config, std::int64_t step);
 

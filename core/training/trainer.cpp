@@ -17,6 +17,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Wishes that the ranks sum up in each step: to stop the run, or less, to pause it: of 65,536 ranks no sum of these makes one of
+/// those.
+constexpr float wish_to_stop = 1, wish_to_pause = 1.0F / (1 << 17);
+
+float wish_of(TrainerEvents& events) {
+  return events.stop_requested() ? wish_to_stop : events.pause_requested() ? wish_to_pause : 0;
+}
+
 bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
@@ -118,7 +126,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
   StepReader reader(batches, settings.first_step, settings.steps);
   std::vector<float> scalars(settings.optimizer->scalar_count());
   for (std::int64_t step = settings.first_step + 1; step <= settings.steps; ++step) {
-    const float stop_request = events.stop_requested() ? 1.0F : 0.0F;
+    const float wish = wish_of(events);
     const Clock::time_point asked = Clock::now();
     events.begins(Activity::reading, step, 0);
     const StepTokens& tokens = reader.take(step - 1);
@@ -128,7 +136,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     const auto write_inputs = [&] {
       batches.write_step(tokens);
       write_scalars(state, settings, step, rate, scalars);
-      state.write_input(state.step(), "stop_requests", &stop_request, sizeof stop_request);
+      state.write_input(state.step(), "stop_requests", &wish, sizeof wish);
     };
     // Saves what was trained before a step that cannot run.
     const auto save_before = [&] {
@@ -155,7 +163,8 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
                           .sequences = batches.sequences_per_step(),
                           .tokens = batches.tokens_per_step(),
                           .began = began});
-    const bool stop = state.read_metric(state.step(), "stop") > 0;
+    const float wishes = state.read_metric(state.step(), "stop");
+    const bool stop = wishes >= wish_to_stop, pause = wishes > 0 && !stop && step < settings.steps;
     if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
       events.evaluated(evaluate(state, batches, step, events));
     }
@@ -164,11 +173,15 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
         (saves && (stop || step == settings.steps))) {
       events.begins(Activity::saving, step, 0);
       events.checkpoint(step);
-    } else if (due(step, settings.snapshot_every) && step < settings.steps && !stop) {
+    } else if (due(step, settings.snapshot_every) && step < settings.steps && !stop && !pause) {
       events.begins(Activity::saving, step, 0);
       events.snapshot(step);
     }
     if (stop) return TrainerResult::stopped;
+    if (!pause) continue;
+    events.begins(Activity::saving, step, 0);
+    events.snapshot_before_pause(step);
+    return TrainerResult::paused;
   }
   return TrainerResult::finished;
 }

@@ -31,7 +31,11 @@ struct TrainerSettings {
   std::string dataset;                   ///< the plugin's name, for messages
 };
 
-enum class TrainerResult { finished, stopped };
+enum class TrainerResult {
+  finished,
+  stopped,
+  paused,  ///< all that was trained is in a snapshot, from which other ranks go on
+};
 
 /// Called by every rank: the loss of the weights that `state` has, over the sequences of the evaluation part that `settings` asks
 /// for, by its program for evaluations. Throws as train().

@@ -110,6 +110,7 @@ void JsonObserver::result(std::string_view json) {
 
 void JsonObserver::end(std::string_view status, std::string_view reason) {
   if (status == "failed") return;  // the command's error event says it
+  if (status == "paused") return;  // the ranks that go on say the rest
   const Json result = result_.empty() ? Json::object() : Json::parse(result_);
   const Json rate = result.value("tokens_per_second", Json(nullptr));
   Json event{{"event", "result"},

@@ -22,8 +22,9 @@ extern const Command examine_command;       ///< `doctor` starts it
 /// All of them, in the order of `consist --help`.
 CommandTable table();
 
-/// Throws what `consist train ARGUMENTS` as one of `ranks` ranks would refuse before anything starts: one message now, instead of
-/// one from every rank. Returns how its ranks are replaced.
-launch::RestartOptions check_train(const std::vector<std::string>& arguments, int ranks);
+/// Throws what `consist train ARGUMENTS` as one of `ranks` ranks on each of `nodes` nodes would refuse before anything starts:
+/// one message now, instead of one from every rank. `least`: nodes with which the job is to go on when others are lost. Returns
+/// how its ranks are replaced.
+launch::RestartOptions check_train(const std::vector<std::string>& arguments, int ranks, int nodes, int least);
 
 }  // namespace consist::commands

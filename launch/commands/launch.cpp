@@ -15,17 +15,33 @@ namespace {
 
 constexpr RunOption launch_options[] = {
     valued("nproc", OptionKind::integer, "", "N", "number of ranks", "1..65536"),
-    valued("nnodes", OptionKind::integer, "1", "M", "number of machines, each with N ranks", "1..65536"),
+    valued("nnodes", OptionKind::text, "1", "M", "number of machines, each with N ranks; LEAST:M goes on with fewer"),
     valued("node-rank", OptionKind::integer, "0", "I", "this machine's number, from 0", "0.."),
+    valued("node-wait", OptionKind::integer, "20", "SECONDS", "with LEAST:M, how long a lost machine may come back before",
+           "0..86400"),
     valued("master", OptionKind::text, "", "HOST:PORT", "where the launcher of machine 0 listens, with --nnodes"),
     a_switch("all-output", "show the standard output of all ranks"),
     valued("grace", OptionKind::integer, "60", "SECONDS", "after Ctrl-C: time for the ranks to end by themselves", "1.."),
 };
 
+/// "4" or "3:4": the number of machines, and with how many the job goes on when others are lost.
+void read_nodes(const std::string& text, launch::NodeOptions& nodes) {
+  constexpr int most_nodes = 65'536;
+  const std::size_t colon = text.find(':');
+  const std::string_view all = colon == std::string::npos ? std::string_view(text) : std::string_view(text).substr(colon + 1),
+                         least = std::string_view(text).substr(0, colon);
+  if (!parse_number(all, nodes.nodes) || !parse_number(least, nodes.least) || nodes.least < 1 || nodes.nodes < nodes.least ||
+      nodes.nodes > most_nodes)
+    throw UsageError("--nnodes is '" + text +
+                     "'; it is a number of machines, such as 4, or two, such as 3:4, of which the first says " +
+                     "with how many the job goes on when others are lost");
+}
+
 /// This machine's place among several. The secret comes from the environment.
 launch::NodeOptions node_options(const CommandLine& line) {
-  launch::NodeOptions nodes{.nodes = static_cast<int>(line.integer("nnodes")),
-                            .node = static_cast<int>(line.integer("node-rank"))};
+  launch::NodeOptions nodes{.node = static_cast<int>(line.integer("node-rank"))};
+  read_nodes(line.value("nnodes"), nodes);
+  nodes.wait = std::chrono::seconds(line.integer("node-wait"));
   if (nodes.nodes == 1) return nodes;
   if (nodes.node >= nodes.nodes)
     throw UsageError("--node-rank is " + std::to_string(nodes.node) + " of --nnodes " + std::to_string(nodes.nodes) +
@@ -43,15 +59,21 @@ launch::NodeOptions node_options(const CommandLine& line) {
   return nodes;
 }
 
-/// Checks the command once, so that not every rank prints the same error, and takes over how failed ranks are replaced.
+/// Checks the command once, so that not every rank prints the same error, and takes over how failed ranks are replaced. `ranks`:
+/// of this machine.
 void check(const std::vector<std::string>& command, int ranks, launch::LaunchOptions& options) {
   const Command* const known = find_command(table(), command[0]);
   if (known == nullptr) throw UsageError("there is no command '" + command[0] + "' that could be launched; see consist --help");
-  if (known != &train_command) return;
-  const launch::RestartOptions restarts = check_train({command.begin() + 1, command.end()}, ranks);
+  if (known != &train_command) {
+    if (options.nodes.varies()) throw UsageError("--nnodes LEAST:M is for `consist train --max-restarts K`");
+    return;
+  }
+  const launch::RestartOptions restarts =
+      check_train({command.begin() + 1, command.end()}, ranks, options.nodes.nodes, options.nodes.least);
   options.max_restarts = restarts.most;
   options.snapshots = restarts.snapshot_every > 0;
   options.nodes.timeout = std::chrono::seconds(restarts.timeout_seconds);
+  options.nodes.unfit = restarts.unfit;
 }
 
 int launch(const CommandLine& line) {
@@ -61,7 +83,7 @@ int launch(const CommandLine& line) {
   launch::LaunchOptions options{.all_output = line.flag("all-output")};
   options.grace_after_signal = std::chrono::seconds(line.integer("grace"));
   options.nodes = node_options(line);
-  check(line.operands, ranks * options.nodes.nodes, options);
+  check(line.operands, ranks, options);
   return launch::launch_local(ranks, line.operands, options);
 }
 
@@ -70,11 +92,12 @@ int launch(const CommandLine& line) {
 constinit const Command launch_command{
     .name = "launch",
     .summary = "run a command as several ranks on this machine, or on several",
-    .usage = "--nproc N [--nnodes M --node-rank I --master HOST:PORT] [OPTIONS] -- COMMAND...",
+    .usage = "--nproc N [--nnodes [LEAST:]M --node-rank I --master HOST:PORT] [OPTIONS] -- COMMAND...",
     .about =
         "Runs a command of consist as N ranks on this machine, with the environment variables of torchrun. Rank 0\n"
         "prints as usual; other ranks print only errors, after \"[rank k]\". With --nnodes the same command runs on each of M\n"
-        "machines, with the secret CONSIST_JOB_TOKEN, and the ranks of all are one job (docs/jobs.md).\n",
+        "machines, with the secret CONSIST_JOB_TOKEN, and the ranks of all are one job (docs/jobs.md). --nnodes 3:4 lets `train\n"
+        "--max-restarts` go on with 3 of 4 machines when one is lost and none takes its place.\n",
     .own = launch_options,
     .notes = "Returns 0 if all ranks do, otherwise the status of the first that failed by itself.\n",
     .example = "consist launch --nproc 2 -- train --model llama-tiny --strategy ddp\n",

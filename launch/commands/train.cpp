@@ -1,12 +1,14 @@
 // consist train: one training run, of one or several ranks.
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <utility>
 
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/job/environment.h"
+#include "core/plan/other_ranks.h"
 #include "core/plan/plan.h"
 #include "core/training/run.h"
 #include "launch/cli/config_of_archive.h"
@@ -52,20 +54,43 @@ std::vector<std::string> words_of(const launch::RestartOptions& restarts, bool s
   return words;
 }
 
+/// The numbers of nodes below config.ranks / ranks with which the job cannot go on, and why. Throws where it can with none.
+std::map<int, std::string> unfit_nodes(const RunConfig& config, PluginHost& host, int ranks, int least) {
+  const int nodes = config.ranks / ranks;
+  std::map<int, std::string> unfit;
+  for (int fewer = least; fewer < nodes; ++fewer) {
+    try {
+      plan_training(with_ranks(config, ranks * fewer, host), host);
+    } catch (const UsageError& error) {
+      unfit[fewer] = error.what();
+    }
+  }
+  if (!unfit.empty() && unfit.size() == static_cast<std::size_t>(nodes - least))
+    throw UsageError("--nnodes " + std::to_string(least) + ":" + std::to_string(nodes) +
+                     ": the job cannot go on with fewer than " + std::to_string(nodes) + " nodes. With " +
+                     std::to_string(nodes - 1) + ": " + unfit.rbegin()->second);
+  return unfit;
+}
+
 }  // namespace
 
-launch::RestartOptions check_train(const std::vector<std::string>& arguments, int ranks) {
+launch::RestartOptions check_train(const std::vector<std::string>& arguments, int ranks, int nodes, int least) {
   const CommandLine line = read_command_line(train_command, arguments);
   if (line.flag("help")) return {};
   const ParsedRun parsed = parse_run(line);
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
-  launch::check_ranks(parsed, config, ranks);
-  config.ranks = ranks;
+  launch::check_ranks(parsed, config, ranks * nodes);
+  config.ranks = ranks * nodes;
   plan_training(config, host);
   say_plugin_warnings(host);
   launch::RestartOptions restarts = restart_options(parsed);
   restarts.timeout_seconds = config.timeout_seconds;
+  if (least == nodes) return restarts;
+  if (restarts.most == 0)
+    throw UsageError("--nnodes " + std::to_string(least) + ":" + std::to_string(nodes) + " lets a job go on with " +
+                     std::to_string(least) + " nodes when others are lost, which needs --max-restarts K");
+  restarts.unfit = unfit_nodes(config, host, ranks, least);
   return restarts;
 }
 
@@ -126,6 +151,7 @@ int train(const CommandLine& line) {
         const auto observer = std::make_shared<launch::JsonObserver>(job.size(), plan.config().archive);
         if (parsed.flag("json")) hooks.observer = observer;
         const TrainerResult result = run_training(plan, job, signals.request(), hooks, samples ? &*samples : nullptr);
+        if (result == TrainerResult::paused) return exit_paused;
         observer->nothing_left();
         if (result != TrainerResult::finished) return exit_stopped;
         if (job.rank() == 0 && !plan.config().archive.empty()) print_residual(plan.config().archive);

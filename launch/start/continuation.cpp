@@ -14,10 +14,14 @@ ReplacingLauncher::ReplacingLauncher(const GetEnvironment& environment) {
                      "', which is no file descriptor; consist launch sets it, nobody else should");
   board_.emplace(fd);
   snapshots_ = environment(snapshots_variable).value_or("");
+  const std::optional<std::string> most = environment(most_ranks_variable);
+  if (most && (!parse_number(*most, most_ranks_) || most_ranks_ < 1))
+    throw UsageError(std::string("the environment variable ") + most_ranks_variable + " is '" + *most +
+                     "', which is no number of ranks; consist launch sets it, nobody else should");
 }
 
 Continuation ReplacingLauncher::continuation(std::int64_t snapshot_every) {
-  return {board_ ? &*board_ : nullptr, snapshots_, snapshot_every};
+  return {board_ ? &*board_ : nullptr, snapshots_, snapshot_every, most_ranks_ > 0};
 }
 
 void ReplacingLauncher::tell_end(int local_rank, int blamed, const char* why) noexcept {

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "consist/socket.h"
 #include "launch/cli/exit_status.h"
@@ -19,6 +20,7 @@ constexpr milliseconds time_after_sigterm{5000};
 constexpr milliseconds time_to_fail_alike{300};
 // Ranks that are replaced have nothing to save: they may say what they found, and close the archive.
 constexpr milliseconds time_before_replacement{2000};
+constexpr milliseconds time_between_looks{1000};  // for more nodes
 
 }  // namespace
 
@@ -31,9 +33,17 @@ int Generation::run() {
     ranks_.pass_output_on();
     for (const RankGroup::End& end : ranks_.reap()) note_end(end);
     escalate();
+    look_for_nodes();
   }
   ranks_.pass_output_on();
-  return status_;
+  return status_ == 0 && paused_ ? exit_paused : status_;
+}
+
+/// Asks the ranks for a pause where more nodes could go on.
+void Generation::look_for_nodes() {
+  if (growing_ == nullptr || !growing_->may_grow() || board_->pause_requested() || status_ != 0 || stopping()) return;
+  std::fprintf(stderr, "consist launch: more nodes have come; the ranks end after this step, and all begin anew\n");
+  board_->request_pause();
 }
 
 RankFailure Generation::failure(const RankBoard& board) const {
@@ -62,7 +72,9 @@ RankFailure Generation::failure(const RankBoard& board) const {
 void Generation::wait_for_news() const {
   std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}};
   ranks_.add_outputs(entries);
-  const int wait = deadline_ ? network::milliseconds_until(*deadline_, milliseconds(60'000)) : 60'000;
+  if (growing_ != nullptr) growing_->watch(entries);
+  const milliseconds longest = growing_ != nullptr ? time_between_looks : milliseconds(60'000);
+  const int wait = network::milliseconds_until(deadline_ ? *deadline_ : Clock::time_point::max(), longest);
   poll(entries.data(), entries.size(), wait);
 }
 
@@ -73,6 +85,10 @@ void Generation::note_end(const RankGroup::End& end) {
                  ranks_.pid(end.rank), signal, strsignal(signal));
   }
   if (end.status == 0) return;
+  if (end.status == exit_paused) {
+    if (!std::exchange(paused_, true) && !deadline_) deadline_ = Clock::now() + options_.grace_after_signal;
+    return;
+  }
   // After a signal, ranks end with a status of their own choice, and others may still be saving. Before the job has formed no
   // other process notices the end of one, and there is no work to save.
   if (status_ == 0 && (signals_seen_ == 0 || !end.joined)) {

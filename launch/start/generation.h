@@ -18,16 +18,20 @@ namespace consist::launch {
 /// The arguments that it refers to outlive it.
 class Generation {
  public:
-  /// Starts the ranks. `replaced`: others follow where these fail, which therefore get less time to end.
+  /// Starts the ranks. `replaced`: others follow where these fail, which therefore get less time to end. `growing`: the ranks are
+  /// asked for a pause on `board` where more nodes could go on; null: never.
   Generation(const LocalJob& job, const std::vector<std::string>& arguments, const LaunchOptions& options,
-             const LauncherSignals& signals, bool replaced)
-      : options_(options),
+             const LauncherSignals& signals, bool replaced, NodeGroup* growing = nullptr, RankBoard* board = nullptr)
+      : growing_(growing),
+        board_(board),
+        options_(options),
         signals_(signals),
         replaced_(replaced),
         first_rank_(static_cast<std::size_t>(job.first_rank)),
         ranks_(job, arguments, options.all_output) {}
 
-  /// Supervises the ranks until all have ended. Returns the status of the first that failed by itself; 0: none.
+  /// Supervises the ranks until all have ended. Returns the status of the first that failed by itself; 0: none; exit_paused:
+  /// none, and they have paused.
   int run();
   /// True if a signal has asked for the end.
   bool stopping() const noexcept { return signals_seen_ > 0; }
@@ -41,7 +45,10 @@ class Generation {
   void note_end(const RankGroup::End& end);
   void pass_on(int signal);
   void escalate();
+  void look_for_nodes();
 
+  NodeGroup* const growing_;
+  RankBoard* const board_;
   const LaunchOptions& options_;
   const LauncherSignals& signals_;
   const bool replaced_;
@@ -52,6 +59,7 @@ class Generation {
   bool killing_ = false;
   bool formed_ = true;  // false: the first rank that failed had not joined
   std::size_t first_failed_ = 0, failed_rank_ = 0;
+  bool paused_ = false;  // some rank has
   int signals_seen_ = 0;
   Clock::time_point first_signal_{};
   int status_ = 0;

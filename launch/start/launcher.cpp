@@ -38,7 +38,7 @@ class Launcher {
     if (options.nodes.nodes > 1) nodes_.emplace(options.nodes);
   }
 
-  int run() {
+  int run() try {
     for (;;) {
       if (nodes_ && !nodes_->is_formed() && !nodes_->form([this] { return asked_to_stop(); })) {
         snapshots_.reset();
@@ -48,6 +48,9 @@ class Launcher {
       if (status) return *status;
       if (asked_to_stop()) return exit_stopped;
     }
+  } catch (const JobHasEnded&) {
+    std::fprintf(stderr, "consist launch: the job has ended without this node\n");
+    return 0;
   }
 
  private:
@@ -91,6 +94,7 @@ class Launcher {
                                   .generation = number_,
                                   .used = policy_.used(),
                                   .nonce = job.token,
+                                  .last = last_,
                                   .port = leads ? network::local_endpoint(listener).port : std::uint16_t{0}});
       number_ = start.generation;
       policy_.set_used(start.used);
@@ -102,7 +106,10 @@ class Launcher {
       job.of_all = start.ranks;
       job.master = options_.nodes.host;
       job.machine = "node " + std::to_string(options_.nodes.node);
-      Generation generation(job, arguments_, options_, signals_, replaces());
+      begin_among_nodes(start, job);
+      const bool may_grow = leads && options_.nodes.varies() && snapshots_;
+      Generation generation(job, arguments_, options_, signals_, replaces(), may_grow ? &*nodes_ : nullptr,
+                            board_ ? &*board_ : nullptr);
       listener.close();
       const int status = generation.run();
       return end_of_nodes(status, generation);
@@ -111,10 +118,44 @@ class Launcher {
     }
   }
 
+  /// Notes who takes part in this generation.
+  void begin_among_nodes(const NodeGroup::Start& start, LocalJob& job) {
+    // Ranks have gone on without this node: what it keeps is of steps that others have made again.
+    if (snapshots_ && last_ >= 0 && last_ < start.last) snapshots_->clear();
+    last_ = start.generation;
+    if (!options_.nodes.varies()) return;
+    job.at_most = ranks_ * options_.nodes.nodes;
+    const std::vector<int> before = std::exchange(former_, nodes_->members());
+    if (before.empty() || before == former_) return;
+    const auto lacking = [](const std::vector<int>& all, const std::vector<int>& some) {
+      std::string text;
+      for (const int node : all) {
+        if (std::ranges::find(some, node) == some.end()) text += (text.empty() ? "" : ", ") + std::to_string(node);
+      }
+      return text;
+    };
+    const NodeChange change{.ranks_before = ranks_ * static_cast<int>(before.size()),
+                            .ranks = start.ranks,
+                            .left_out = lacking(before, former_),
+                            .came = lacking(former_, before)};
+    board_->tell_change(change);
+    if (options_.nodes.node != 0) return;
+    std::fprintf(stderr, "consist launch: goes on with %zu of %d nodes%s%s\n", former_.size(), options_.nodes.nodes,
+                 change.left_out.empty() ? "" : (", without node " + change.left_out).c_str(),
+                 change.came.empty() ? "" : (", with node " + change.came + " again").c_str());
+  }
+
   std::optional<int> end_of_nodes(int status, const Generation& generation) {
     NodeGroup::End mine{.status = status, .failure = {}};
-    if (status != 0 && board_) mine.failure = generation.failure(*board_);
+    if (status != 0 && status != exit_paused && board_) mine.failure = generation.failure(*board_);
     const NodeGroup::End end = nodes_->agree_on_end(mine);
+    if (end.status == exit_paused) {
+      nodes_->leave();
+      nodes_->dissolve();
+      ++number_;
+      board_->begin_generation();
+      return std::nullopt;
+    }
     if (end.status == 0 || !board_) {
       nodes_->leave();
       return status;
@@ -133,15 +174,19 @@ class Launcher {
 
   /// The launcher of another machine is gone, and its ranks with it.
   std::optional<int> after_loss(const PeerError& lost) {
-    nodes_->dissolve();
-    const std::string text = "node " + std::to_string(lost.rank()) + " of the job is lost";
+    const std::string text = "node " + std::to_string(nodes_->node_of(lost.rank())) + " of the job is lost";
+    nodes_->dissolve(lost.rank());
     const RestartPolicy::Decision decision = policy_.decide_for_lost_node();
     if (!decision.again) {
       say_end(text, decision.why_not);
       return exit_peer_failed;
     }
-    std::fprintf(stderr, "consist launch: %s; waiting for a launcher in its place, restart %d of %d\n", printable(text).c_str(),
-                 policy_.used(), policy_.most());
+    const std::string limit =
+        options_.nodes.varies()
+            ? " for " + std::to_string(std::chrono::round<std::chrono::seconds>(options_.nodes.wait).count()) + " s"
+            : "";
+    std::fprintf(stderr, "consist launch: %s; waiting%s for a launcher in its place, restart %d of %d\n", printable(text).c_str(),
+                 limit.c_str(), policy_.used(), policy_.most());
     ++number_;
     board_->begin_generation({.restart = policy_.used(), .most = policy_.most(), .rank = -1, .step = 0, .what = text});
     return std::nullopt;
@@ -176,7 +221,9 @@ class Launcher {
   std::optional<RankBoard> board_;
   std::optional<SnapshotFolder> snapshots_;
   std::optional<NodeGroup> nodes_;
-  int number_ = 0;  // of the generation
+  int number_ = 0;           // of the generation
+  int last_ = -1;            // that ran here
+  std::vector<int> former_;  // the nodes of that one
 };
 
 }  // namespace

@@ -49,8 +49,9 @@ std::vector<std::string> make_environment(const LocalJob& job, int local_rank) {
     const std::size_t equals = text.find('=');
     if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
-  for (const char* name : {"CONSIST_JOB_TOKEN_FILE", "CONSIST_JOB_FD", "CONSIST_JOB_PORT", "TORCHELASTIC_USE_AGENT_STORE",
-                           "CONSIST_JOB_GENERATION", "CONSIST_JOB_MACHINE", board_variable, snapshots_variable}) {
+  for (const char* name :
+       {"CONSIST_JOB_TOKEN_FILE", "CONSIST_JOB_FD", "CONSIST_JOB_PORT", "TORCHELASTIC_USE_AGENT_STORE", "CONSIST_JOB_GENERATION",
+        "CONSIST_JOB_MACHINE", board_variable, snapshots_variable, most_ranks_variable}) {
     variables.erase(name);
   }
   variables["RANK"] = std::to_string(rank);
@@ -67,6 +68,7 @@ std::vector<std::string> make_environment(const LocalJob& job, int local_rank) {
     variables["CONSIST_JOB_GENERATION"] = std::to_string(job.generation);
     variables[board_variable] = std::to_string(job.board);
     variables[snapshots_variable] = job.snapshots;
+    if (job.at_most > 0) variables[most_ranks_variable] = std::to_string(job.at_most);
   }
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) result.push_back(name + "=" + value);

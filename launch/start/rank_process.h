@@ -16,6 +16,7 @@ struct LocalJob {
   int ranks = 1;                     ///< on this machine
   int first_rank = 0;                ///< of these
   int of_all = 0;                    ///< ranks on all machines; 0: these are all
+  int at_most = 0;                   ///< ranks of the job when no machine is left out; 0: none ever is
   std::string master = "127.0.0.1";  ///< rank 0's host
   std::string machine;               ///< JobAddress::machine
   std::string token;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 namespace consist::launch {
 
@@ -9,6 +11,9 @@ struct RestartOptions {
   int most = 0;                     ///< LaunchOptions::max_restarts
   std::int64_t snapshot_every = 0;  ///< Continuation::snapshot_every
   int timeout_seconds = 60;         ///< NodeOptions::timeout, as long as ranks wait for one another
+  int min_nodes = 0;                ///< NodeOptions::least
+  int node_wait_seconds = 20;       ///< NodeOptions::wait
+  std::map<int, std::string> unfit = {};  ///< NodeOptions::unfit
 };
 
 }  // namespace consist::launch

@@ -8,6 +8,7 @@
 
 #include "consist/error.h"
 #include "core/job/environment.h"
+#include "core/plan/other_ranks.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"
 #include "launch/start/continuation.h"
@@ -92,16 +93,16 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
   ReplacingLauncher launcher(process_environment());
   const bool by_itself = address.size == 1 && !launcher.is_there();
   if (by_itself && (config.ranks > 1 || restarts.most > 0)) return start_ranks(command, arguments, config, host, restarts);
-  check_ranks(parsed, config, address.size);
+  check_ranks(parsed, config, launcher.most_ranks() > 0 ? launcher.most_ranks() : address.size);
   check_restarts(restarts, launcher);
-  config.ranks = address.size;
+  config.ranks = launcher.most_ranks() > 0 ? launcher.most_ranks() : address.size;
   if (address.rank != 0) config.archive.clear();  // rank 0 writes it
   say_plugin_warnings(host, address);
   // Before joining: a plugin that ends the process does so before others wait for this rank.
   std::optional<Plan> plan;
   std::exception_ptr refusal;
   try {
-    plan.emplace(plan_training(std::move(config), host));
+    plan.emplace(plan_training(with_ranks(std::move(config), address.size, host), host));
   } catch (const std::exception&) {
     refusal = std::current_exception();
   }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "consist/error.h"
 #include "core/base/system_error.h"
@@ -66,6 +67,14 @@ SnapshotFolder::~SnapshotFolder() {
   alive_.close();
   while (waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
   }
+}
+
+void SnapshotFolder::clear() const {
+  std::error_code ignored;
+  std::vector<std::filesystem::path> paths;
+  for (std::filesystem::directory_iterator entry(path_, ignored), end; !ignored && entry != end; entry.increment(ignored))
+    paths.push_back(entry->path());
+  for (const std::filesystem::path& path : paths) std::filesystem::remove_all(path, ignored);
 }
 
 }  // namespace consist::launch

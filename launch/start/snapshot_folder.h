@@ -20,6 +20,8 @@ class SnapshotFolder {
   SnapshotFolder& operator=(const SnapshotFolder&) = delete;
 
   const std::string& path() const noexcept { return path_; }
+  /// Removes what is in it.
+  void clear() const;
 
  private:
   std::string path_;

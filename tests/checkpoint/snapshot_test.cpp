@@ -49,7 +49,7 @@ class SnapshotsTest : public ::testing::Test {
   /// Expects that each rank finds that step, with the values that it saved; -1: that none is found.
   void expect_found(std::int64_t step) {
     run_well([&](JoinedJob& job, Snapshots& snapshots) {
-      const std::optional<Checkpoint> found = snapshots.find();
+      const std::optional<Checkpoint> found = snapshots.find(state_at(0).layout, {});
       ASSERT_EQ(found ? found->state().step : -1, step);
       if (!found) return;
       EXPECT_EQ(found->path(), checkpoint_path(snapshots.folder(), step));
@@ -118,7 +118,7 @@ TEST_F(SnapshotsTest, WhatIsBroughtBackIsCopiedAnew) {
   save({10});
   lose(1);
   run_well([&](JoinedJob& job, Snapshots& snapshots) {
-    ASSERT_TRUE(snapshots.find().has_value());
+    ASSERT_TRUE(snapshots.find(state_at(0).layout, {}).has_value());
     snapshots.keep_copies(true);
     snapshots.save(state_at(20), std::vector{source_of_rank(job.rank(), 20)}, {});
   });

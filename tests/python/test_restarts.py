@@ -4,7 +4,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 pytest.importorskip("h5py")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
 restart_campaign: Any = pytest.importorskip("restart_campaign")
+launched_nodes: Any = pytest.importorskip("launched_nodes")
 
 OPTIONS = argparse.Namespace(steps=50, every=10, timeout=2, most=60)  # tests run beside one another
 
@@ -107,22 +107,14 @@ class Machine:
 
     def __init__(self, program: str, folder: Path, node: int, port: int, number: int = 0) -> None:
         train = words(program, folder, "--json", "--max-restarts", "3", "--snapshot-every", "10", "--timeout", "5", "--checkpoint",
-                      str(folder / "saved"), "--checkpoint-every", "20")[1:]
-        launch = [program, "launch", "--nproc", "1", "--nnodes", "2", "--node-rank", str(node), "--master", f"127.0.0.1:{port}", "--"]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("CONSIST_JOB_TOKEN", "0123456789abcdef" * 2)
-            self.job = restart_campaign.Job([*launch, *train], str(folder / f"log{node}-{number}"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+                      str(folder / "saved"), "--checkpoint-every", "20")
+        self.job = launched_nodes.start_node(train, node, 2, port,
+                                             folder / f"log{node}-{number}")
 
 
 @pytest.mark.parametrize("lost", ["rank", "machine"])
 def test_several_machines_go_on(program: str, tmp_path: Path, lost: str) -> None:
-    port = free_port()
+    port = launched_nodes.free_port()
     machines = [Machine(program, tmp_path, node, port) for node in range(2)]
     try:
         machines[0].job.wait_for_step(25)

@@ -61,7 +61,7 @@ class StateSaverTest : public ::testing::Test {
 TEST_F(StateSaverTest, WritesTheStateAsItWasWhenItWasCopied) {
   StateSaver saver = make(folder_ / "memory");
   ASSERT_TRUE(saver.prepare(device_, tensors_, true));
-  saver.save(tensors_, tensors_, at_step(1), true);
+  saver.save(tensors_, tensors_, at_step(1), StateSaver::Where::on_disk);
   values_[0] = 2;
   saver.finish();
   EXPECT_EQ(first_of(folder_ / "disk"), 1);
@@ -72,7 +72,7 @@ TEST_F(StateSaverTest, WritesTheStateAsItWasWhenItWasCopied) {
   EXPECT_GT(saved[0].bytes, 400);
   EXPECT_THAT(saver.take_saved(), IsEmpty());
 
-  saver.save(tensors_, tensors_, at_step(2), false);
+  saver.save(tensors_, tensors_, at_step(2), StateSaver::Where::in_memory);
   saver.finish();
   EXPECT_EQ(first_of(folder_ / "memory"), 2);
   EXPECT_EQ(first_of(folder_ / "disk"), 1);
@@ -92,15 +92,15 @@ TEST_F(StateSaverTest, ASnapshotDoesNotWaitForTheOneBefore) {
   for (int tries = 0; is_made && tries < 100; ++tries) {
     saver.finish();
     values_[0] = static_cast<float>(++step);
-    ASSERT_TRUE(saver.save(tensors_, tensors_, at_step(step), false)) << "nothing is being written";
+    ASSERT_TRUE(saver.save(tensors_, tensors_, at_step(step), StateSaver::Where::in_memory)) << "nothing is being written";
     values_[0] = -1;
-    is_made = saver.save(tensors_, tensors_, at_step(++step), false);
+    is_made = saver.save(tensors_, tensors_, at_step(++step), StateSaver::Where::in_memory);
   }
   EXPECT_FALSE(is_made);
   saver.finish();
   EXPECT_EQ(first_of(folder_ / "memory"), static_cast<float>(step - 1)) << "the one that was being written is whole";
-  ASSERT_TRUE(saver.save(tensors_, tensors_, at_step(++step), false));
-  EXPECT_TRUE(saver.save(tensors_, tensors_, at_step(++step), true)) << "a checkpoint waits";
+  ASSERT_TRUE(saver.save(tensors_, tensors_, at_step(++step), StateSaver::Where::in_memory));
+  EXPECT_TRUE(saver.save(tensors_, tensors_, at_step(++step), StateSaver::Where::on_disk)) << "a checkpoint waits";
   saver.finish();
   EXPECT_EQ(latest_checkpoint(folder_ / "disk").value().state().step, step);
   EXPECT_EQ(latest_checkpoint(folder_ / "memory").value().state().step, step);
@@ -109,7 +109,7 @@ TEST_F(StateSaverTest, ASnapshotDoesNotWaitForTheOneBefore) {
 TEST_F(StateSaverTest, WithoutACopyEverythingIsWrittenAtOnce) {
   StateSaver saver = make();
   ASSERT_TRUE(saver.prepare(device_, tensors_, false));
-  saver.save(tensors_, tensors_, at_step(1), true);
+  saver.save(tensors_, tensors_, at_step(1), StateSaver::Where::on_disk);
   EXPECT_EQ(first_of(folder_ / "disk"), 1);
 }
 
@@ -118,7 +118,7 @@ TEST_F(StateSaverTest, ThrowsLaterWhatSavingMet) {
     StateSaver saver = make();
     ASSERT_TRUE(saver.prepare(device_, tensors_, true));
     std::filesystem::remove_all(folder_ / "disk");
-    saver.save(tensors_, tensors_, at_step(1), true);
+    saver.save(tensors_, tensors_, at_step(1), StateSaver::Where::on_disk);
     const auto look = [&] {
       if (waits) saver.finish();
       for (int tries = 0; tries < 2000; ++tries) {
