@@ -5,6 +5,7 @@
 
 #include "consist/bfloat16.h"
 #include "consist/error.h"
+#include "consist/float8.h"
 #include "consist/kernel.h"
 #include "consist/op.h"
 #include "core/plugin/kernel_sets.h"
@@ -40,7 +41,15 @@ void encode(const std::vector<double>& values, const Buffer& to) {
       case DType::f32: to.as<float>()[i] = static_cast<float>(values[i]); break;
       case DType::bf16: to.as<std::uint16_t>()[i] = to_bfloat16(static_cast<float>(values[i])); break;
       case DType::i32: to.as<std::int32_t>()[i] = static_cast<std::int32_t>(values[i]); break;
-      default: throw ProgramError("an op of a plugin reads " + std::string(name_of(to.dtype)) + ", which is not proven here");
+      case DType::e4m3:
+        to.as<std::uint8_t>()[i] = to_float8<e4m3_format>(static_cast<float>(values[i]));
+        break;
+      case DType::e5m2:
+        to.as<std::uint8_t>()[i] = to_float8<e5m2_format>(static_cast<float>(values[i]));
+        break;
+      case DType::u8:
+        to.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(values[i]);
+        break;
     }
   }
 }
@@ -50,8 +59,14 @@ double decoded(const Buffer& from, std::size_t i) {
     case DType::f32: return static_cast<double>(from.as<float>()[i]);
     case DType::bf16: return static_cast<double>(from_bfloat16(from.as<std::uint16_t>()[i]));
     case DType::i32: return from.as<std::int32_t>()[i];
-    default: throw ProgramError("an op of a plugin writes " + std::string(name_of(from.dtype)) + ", which is not proven here");
+    case DType::e4m3:
+      return static_cast<double>(from_float8<e4m3_format>(from.as<std::uint8_t>()[i]));
+    case DType::e5m2:
+      return static_cast<double>(from_float8<e5m2_format>(from.as<std::uint8_t>()[i]));
+    case DType::u8:
+      return from.as<std::uint8_t>()[i];
   }
+  throw ProgramError("an op of a plugin writes an unknown dtype");
 }
 
 /// The operands of one instruction as a kernel takes them.

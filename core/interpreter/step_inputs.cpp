@@ -19,9 +19,9 @@ std::vector<float> initial(const std::string& name, std::int64_t elements, float
 std::vector<float> initial_parameter(const Parameter& p, std::int64_t elements) {
   return initial(p.name, elements, p.init_mean, 0.25F);
 }
-/// Second moments are positive.
+/// Second moments are positive, and whatever else an optimizer may divide by or take the root of.
 std::vector<float> initial_state(const Parameter& p, const std::string& state, std::int64_t elements) {
-  if (state != "moment2") return initial(p.name + "." + state, elements, 0, 0.01F);
+  if (state == "moment1" || state == "momentum") return initial(p.name + "." + state, elements, 0, 0.01F);
   std::vector<float> values = initial(p.name + "." + state, elements, 0, 1);
   for (float& v : values) v = 1e-3F * (1 + v * v);
   return values;
@@ -37,7 +37,8 @@ void write_initial_states(Arena& arena) {
     const std::vector<float> weights = initial_parameter(p, elements);
     write_logical(arena, p.tensor, weights);
     if (p.master != no_tensor) write_logical(arena, p.master, weights);
-    for (const ParameterState& state : p.states) write_logical(arena, state.tensor, initial_state(p, state.name, elements));
+    for (const ParameterState& state : p.states)
+      write_logical(arena, state.tensor, initial_state(p, state.name, program[state.tensor].shape.elements()));
   }
 }
 

@@ -9,6 +9,9 @@ namespace consist {
 
 Optimizer::~Optimizer() = default;
 void Optimizer::add_passes(PassList& /*passes*/) const {}
+std::vector<double> Optimizer::evaluated(const Parameter& /*parameter*/, const Shape& /*shape*/) const {
+  return {};
+}
 
 void emit_update(Builder& builder, std::string_view op, TensorId scalars, TensorId clip, const UpdateGroup& group,
                  Attributes attributes) {
@@ -30,7 +33,7 @@ void emit_update(Builder& builder, std::string_view op, TensorId scalars, Tensor
   builder.emit(op, std::move(inputs), std::move(attributes), std::move(names));
 }
 
-std::vector<std::string> AdamW::states(const Parameter& /*parameter*/, const Shape& /*shape*/) const {
+std::vector<OptimizerState> AdamW::states(const Parameter& /*parameter*/, const Shape& /*shape*/) const {
   return {"moment1", "moment2"};
 }
 

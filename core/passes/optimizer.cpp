@@ -213,7 +213,8 @@ void append_stop_requests(Program& program, Builder& builder) {
 namespace {
 
 /// Reduces the gradients that are still partial, and makes the masters and states.
-void make_states(Program& program, Builder& builder, const DTypes& dtypes, const Optimizer& optimizer) {
+void make_states(Program& program, Builder& builder, const DTypes& dtypes, const Optimizer& optimizer,
+                 const OptimizerNames& names) {
   for (Parameter& p : program.parameters) {
     if (p.gradient == no_tensor) continue;
     Placements summed = program[p.gradient].placements;
@@ -223,8 +224,12 @@ void make_states(Program& program, Builder& builder, const DTypes& dtypes, const
     p.gradient = builder.reshard(p.gradient, summed);
     const Tensor gradient = program[p.gradient];
     if (dtypes.master) p.master = builder.state(p.name + ".master", *dtypes.master, gradient.shape, gradient.placements);
-    for (const std::string& name : optimizer.states(p, gradient.shape)) {
-      p.states.push_back({name, builder.state(p.name + "." + name, dtypes.moment, gradient.shape, gradient.placements)});
+    const std::vector<OptimizerState> states = optimizer.states(p, gradient.shape);
+    check_states(states, optimizer.evaluated(p, gradient.shape), p.name);
+    for (const OptimizerState& state : states) {
+      const Placements placements = placements_of(state, p.name, gradient, program.mesh, names);
+      p.states.push_back({state.name, builder.state(p.name + "." + state.name, state.dtype.value_or(dtypes.moment),
+                                                    shape_of(state, gradient.shape), placements)});
     }
   }
 }
@@ -258,11 +263,11 @@ void check_updates(const Program& program, InstructionId first) {
 }  // namespace
 
 void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& optimizer, const OptimizerSettings& settings,
-                      double targets) {
+                      double targets, const OptimizerNames& names) {
   const std::vector<std::int16_t> layers = layers_of_gradients(program);
   Builder builder(program);
   builder.tag = {Phase::optimizer, -1, -1, who};
-  make_states(program, builder, dtypes, optimizer);
+  make_states(program, builder, dtypes, optimizer, names);
 
   const auto scalars = static_cast<std::int64_t>(optimizer.scalar_count());
   if (scalars == 0) throw ProgramError("the optimizer's scalar_count() is 0; the update needs the rate at least");

@@ -4,6 +4,7 @@
 #include "consist/optimizer.h"
 #include "consist/precision.h"
 #include "consist/program.h"
+#include "core/passes/optimizer_states.h"
 
 namespace consist {
 
@@ -13,13 +14,14 @@ struct OptimizerSettings {
   double max_norm = 1.0;  ///< gradients are scaled down to this global norm; 0: not clipped
 };
 
-/// Appends the optimizer. Creates the masters and states ("<parameter>.master", "<parameter>.moment1"; they lie as the gradients
-/// do), the inputs "optimizer_scalars" (Optimizer::write_scalars()) and "stop_requests" (a scalar of each rank), and the
-/// replicated metrics "loss", "grad_norm" and "stop" (the stop requests' sum). `targets`: those of the step over all ranks, by
-/// which the loss was divided; where a mask decides which count (Program::loss_count), loss and gradients become means over
-/// those, and the metric "loss_count" says how many. Throws ProgramError that names the tensor that the optimizer did not update.
+/// Appends the optimizer. Creates the masters and states ("<parameter>.master", "<parameter>.moment1"; they lie as
+/// placements_of() says), the inputs "optimizer_scalars" (Optimizer::write_scalars()) and "stop_requests" (a scalar of each
+/// rank), and the replicated metrics "loss", "grad_norm" and "stop" (the stop requests' sum). `targets`: those of the step over
+/// all ranks, by which the loss was divided; where a mask decides which count (Program::loss_count), loss and gradients become
+/// means over those, and the metric "loss_count" says how many. Throws ProgramError that names the tensor that the optimizer did
+/// not update, and as placements_of() and check_states().
 CONSIST_API void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& optimizer,
-                                  const OptimizerSettings& settings, double targets);
+                                  const OptimizerSettings& settings, double targets, const OptimizerNames& names = {});
 
 /// For programs without an optimizer: the loss becomes the replicated metric "loss", likewise.
 CONSIST_API void append_metrics(Program& program, double targets);

@@ -115,8 +115,11 @@ class GuardedPrecision final : public Guarded<Precision> {
 class GuardedOptimizer final : public Guarded<Optimizer> {
  public:
   using Guarded::Guarded;
-  std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
+  std::vector<OptimizerState> states(const Parameter& parameter, const Shape& shape) const override {
     return call<&Part::states>("states", parameter, shape);
+  }
+  std::vector<double> evaluated(const Parameter& parameter, const Shape& shape) const override {
+    return call<&Part::evaluated>("evaluated", parameter, shape);
   }
   std::size_t scalar_count() const override { return call<&Part::scalar_count>("scalar_count"); }
   void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {

@@ -31,8 +31,8 @@ std::vector<std::vector<std::string>> names_of_parameters(const Program& program
   for (const Parameter& parameter : program.parameters) {
     names.push_back({parameter.name});
     if (!parameter.trainable) continue;
-    for (const std::string& state : optimizer.states(parameter, program[parameter.tensor].shape))
-      names.back().push_back(parameter.name + "." + state);
+    for (const OptimizerState& state : optimizer.states(parameter, program[parameter.tensor].shape))
+      names.back().push_back(parameter.name + "." + state.name);
   }
   return names;
 }

@@ -75,7 +75,7 @@ class Trainer : public ::testing::Test {
 /// AdamW that notes what a trainer asks it for.
 class WatchedOptimizer final : public Optimizer {
  public:
-  std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
+  std::vector<OptimizerState> states(const Parameter& parameter, const Shape& shape) const override {
     return adamw_.states(parameter, shape);
   }
   std::size_t scalar_count() const override { return adamw_.scalar_count(); }

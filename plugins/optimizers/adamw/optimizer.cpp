@@ -24,7 +24,7 @@ class Plugin final : public Optimizer {
                 .beta2 = within(options, "beta2", 0, 0.999999999),
                 .epsilon = within(options, "epsilon", 0, 1),
                 .bias_correction = options.flag("bias-correction")}) {}
-  std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
+  std::vector<OptimizerState> states(const Parameter& parameter, const Shape& shape) const override {
     return adamw_.states(parameter, shape);
   }
   std::size_t scalar_count() const override { return adamw_.scalar_count(); }

@@ -14,7 +14,9 @@ using namespace consist;
 class Lion final : public Optimizer {
  public:
   explicit Lion(const Options& options) : beta1_(beta(options, "beta1")), beta2_(beta(options, "beta2")) {}
-  std::vector<std::string> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override { return {"momentum"}; }
+  std::vector<OptimizerState> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override {
+    return {"momentum"};
+  }
   std::size_t scalar_count() const override { return 2; }
   void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {
     out[0] = static_cast<float>(learning_rate);

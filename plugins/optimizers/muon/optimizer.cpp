@@ -31,8 +31,8 @@ class Muon final : public Optimizer {
       throw UsageError("--muon.iterations is " + std::to_string(iterations_) + "; it must be from 1 to 100");
   }
 
-  std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
-    return is_of_a_layer(parameter, shape) ? std::vector<std::string>{"momentum"} : adamw_.states(parameter, shape);
+  std::vector<OptimizerState> states(const Parameter& parameter, const Shape& shape) const override {
+    return is_of_a_layer(parameter, shape) ? std::vector<OptimizerState>{"momentum"} : adamw_.states(parameter, shape);
   }
   std::size_t scalar_count() const override { return adamw_.scalar_count(); }
   void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {

@@ -17,8 +17,8 @@ class Sgd final : public Optimizer {
     if (momentum_ < 0 || momentum_ >= 1)
       throw UsageError("--sgd.momentum is " + std::to_string(momentum_) + "; it must be at least 0 and below 1");
   }
-  std::vector<std::string> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override {
-    return momentum_ > 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{};
+  std::vector<OptimizerState> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override {
+    return momentum_ > 0 ? std::vector<OptimizerState>{"momentum"} : std::vector<OptimizerState>{};
   }
   std::size_t scalar_count() const override { return 2; }
   void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {

@@ -11,7 +11,7 @@ using namespace consist;
 class MyLion final : public Optimizer {
  public:
   explicit MyLion(const Options& options) : beta1_(options.real("beta1")), beta2_(options.real("beta2")) {}
-  std::vector<std::string> states(const Parameter&, const Shape&) const override { return {"momentum"}; }
+  std::vector<OptimizerState> states(const Parameter&, const Shape&) const override { return {"momentum"}; }
   std::size_t scalar_count() const override { return 1; }
   void write_scalars(std::int64_t, double learning_rate, std::span<float> out) const override {
     out[0] = static_cast<float>(learning_rate);

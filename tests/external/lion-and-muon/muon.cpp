@@ -15,8 +15,8 @@ class MyMuon final : public Optimizer {
  public:
   explicit MyMuon(const Options& options) : momentum_(options.real("momentum")), iterations_(options.integer("iterations")) {}
 
-  std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
-    return is_hidden(parameter, shape) ? std::vector<std::string>{"momentum"} : adamw_.states(parameter, shape);
+  std::vector<OptimizerState> states(const Parameter& parameter, const Shape& shape) const override {
+    return is_hidden(parameter, shape) ? std::vector<OptimizerState>{"momentum"} : adamw_.states(parameter, shape);
   }
   std::size_t scalar_count() const override { return adamw_.scalar_count(); }
   void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {

@@ -34,7 +34,9 @@ void read_average(Program& forward, PassContext& context) {
 class Averages final : public Optimizer {
  public:
   explicit Averages(const Options& /*options*/) {}
-  std::vector<std::string> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override { return {"momentum"}; }
+  std::vector<OptimizerState> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override {
+    return {"momentum"};
+  }
   std::size_t scalar_count() const override { return 2; }
   void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {
     out[0] = static_cast<float>(learning_rate);

@@ -9,7 +9,7 @@ using namespace consist;
 class Counting final : public Optimizer {
  public:
   explicit Counting(const Options& /*options*/) {}
-  std::vector<std::string> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override { return {}; }
+  std::vector<OptimizerState> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override { return {}; }
   std::size_t scalar_count() const override { return 2; }
   void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {
     out[0] = static_cast<float>(learning_rate / (1 + count_++));

@@ -1,0 +1,27 @@
+// The places of an optimizer's states: they follow from their shapes (consist/optimizer.h) and the gradient's.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "consist/optimizer.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// Names for messages.
+struct OptimizerNames {
+  std::string optimizer = "the optimizer";                  ///< "optimizer 'adamw'"
+  std::function<std::string(int axis)> strategy = nullptr;  ///< of an axis of the mesh: "zero2"; null: axes are named alone
+};
+
+/// The placements of a parameter's state beside `gradient`, which is not partial. ERRORS: UsageError that names the optimizer and
+/// the strategy where shards end within a block.
+CONSIST_API Placements placements_of(const OptimizerState& state, const std::string& parameter, const Tensor& gradient,
+                                     const Mesh& mesh, const OptimizerNames& names);
+
+/// Checks what states() and evaluated() returned for a parameter of that shape. ERRORS: ProgramError that names the state.
+CONSIST_API void check_states(const std::vector<OptimizerState>& states, const std::vector<double>& evaluated,
+                              const std::string& parameter);
+
+}  // namespace consist
