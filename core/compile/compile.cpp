@@ -16,6 +16,7 @@
 #include "core/experts/expert_choices.h"
 #include "core/experts/force_routes.h"
 #include "core/experts/room_for_rows.h"
+#include "core/passes/evaluated_weights.h"
 #include "core/passes/fuse_amax.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/hoist_step_invariants.h"
@@ -180,6 +181,9 @@ class Passes {
     });
     passes_.add_call({"rewrite", [this](Program& program, PassContext& /*context*/) { request_.precision->rewrite(program); }},
                      request_.precision_name, "rewrite");
+    if (context_.evaluation)
+      add("evaluated_weights",
+          [this](Program& program) { read_evaluated_weights(program, context_.dtypes, *request_.optimizer); });
     of_plugins(PassPoint::forward);
   }
 
@@ -218,7 +222,8 @@ class Passes {
     passes_.add_call({"update",
                       [this](Program& program, PassContext& context) {
                         append_optimizer(program, context.dtypes, *request_.optimizer, request_.optimizer_settings,
-                                         tokens_per(request_, layout_, request_.accumulation));
+                                         tokens_per(request_, layout_, request_.accumulation),
+                                         {request_.optimizer_name, [this](int axis) { return layout_.strategy_of(axis).name; }});
                       }},
                      request_.optimizer_name, "update");
   }

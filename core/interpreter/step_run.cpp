@@ -204,7 +204,13 @@ double evaluation_of_one_rank(const RunConfig& config, const Parts& parts, std::
   std::vector<Arena> rank;
   rank.emplace_back(std::vector<const Planned*>{&program});
   write_constants(rank[0]);
-  for (const Parameter& p : program.program.parameters) rank[0].write(p.tensor, {DType::f32, {}, values.at(p.name)});
+  for (const Parameter& p : program.program.parameters) {
+    for (const TensorId weight : {p.tensor, p.master}) {
+      if (weight != no_tensor) rank[0].write(weight, {DType::f32, {}, values.at(p.name)});
+    }
+    for (const ParameterState& state : p.states)
+      rank[0].write(state.tensor, {DType::f32, {}, values.at(p.name + "." + state.name)});
+  }
   write_tokens(rank[0], "", 0, sequences, config.sequence, parts.architecture->sizes().vocabulary);
   run_all(rank, 0);
   return metric(rank, "loss");

@@ -77,7 +77,11 @@ Program emit_anew(const Program& old, const Replace& replace) {
         map[static_cast<std::size_t>(i.outputs[k])] = moved(builder, outputs[k], old[i.outputs[k]]);
     }
   }
-  for (Parameter& parameter : program.parameters) parameter.tensor = at(map, parameter.tensor);
+  for (Parameter& parameter : program.parameters) {
+    parameter.tensor = at(map, parameter.tensor);
+    parameter.master = at(map, parameter.master);
+    for (ParameterState& state : parameter.states) state.tensor = at(map, state.tensor);
+  }
   for (Constant& constant : program.constants) constant.tensor = at(map, constant.tensor);
   program.loss_count = at(map, old.loss_count);
   for (TensorId loss : old.auxiliary_losses) program.auxiliary_losses.push_back(at(map, loss));

@@ -69,8 +69,9 @@ void SavedState::export_model(TrainingState& state) const {
     if (!is_exported(parameter)) continue;
     if (parameter.tied_replica >= 0 && parameter.tied_replica < job_.rank()) continue;  // that one exports it
     mine.add(program, job_.rank(), parameter.name, weights_of(parameter), DType::f32,
-             [&state, &parameter](void* to, std::int64_t first, std::int64_t count) {
-               state.read_weights(parameter.name, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});
+             [this, &state, &parameter](void* to, std::int64_t first, std::int64_t count) {
+               state.read_evaluated_weights(parameter, *parts_.optimizer, first,
+                                            {static_cast<float*>(to), static_cast<std::size_t>(count)});
              });
   }
   const StoredDType dtype = dtype_that_holds(mine, divided);

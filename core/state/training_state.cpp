@@ -11,6 +11,7 @@
 #include "consist/text.h"
 #include "core/program/local_ranges.h"
 #include "core/state/initial_values.h"
+#include "core/state/shared_states.h"
 #include "core/state/staged_upload.h"
 
 namespace consist {
@@ -80,6 +81,7 @@ TrainingState::Prepared TrainingState::prepare(NamedPrograms programs, const Com
   std::map<std::string, std::int64_t> all = kept;
   std::int64_t padding = 0;
   for (Entry& entry : prepared.programs) {
+    if (&entry != &first) check_shared_states(first.program->program(), entry.program->program(), entry.name);
     entry.has_states = has_other_states(entry.program->program(), kept);
     if (entry.has_states) padding = std::max(padding, entry.program->program().padding());
   }

@@ -13,6 +13,7 @@
 #include "consist/device.h"
 #include "consist/error.h"
 #include "consist/job.h"
+#include "consist/optimizer.h"
 #include "consist/precision.h"
 #include "consist/program.h"
 #include "consist/transport.h"
@@ -114,8 +115,8 @@ class CONSIST_API TrainingState {
   const std::vector<Value>& values() const noexcept { return values_; }
   /// The values of a rank whose step is this program.
   static std::vector<Value> values_of(const Program& program, int rank);
-  /// States beside the parameters that the step reads or writes. Of an evaluation those that it only reads, such as averages that an
-  /// optimizer keeps, are not among values(): a checkpoint of a run that trains has them.
+  /// States beside the weights that the step reads or writes, those of parameters among them. Of an evaluation those that it only
+  /// reads are not among values() unless they are a parameter's: a checkpoint of a run that trains has them.
   std::vector<Value> states_read() const;
   /// Copies this rank's elements [first, first+count) (local) of a value out of the device, in the value's dtype.
   void read_value(const Value& value, std::int64_t first, std::int64_t count, void* out);
@@ -125,6 +126,8 @@ class CONSIST_API TrainingState {
   void load_values(std::span<const Value> values, const ReadValue& read, int threads = 1);
   /// Elements of the parameter as training holds it most exactly (master or parameter), converted to f32; local elements.
   void read_weights(const std::string& parameter, std::int64_t first, std::span<float> out);
+  /// The same of the weights that evaluations read (Optimizer::evaluated()).
+  void read_evaluated_weights(const Parameter& parameter, const Optimizer& optimizer, std::int64_t first, std::span<float> out);
 
  private:
   struct Entry {

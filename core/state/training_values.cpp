@@ -81,9 +81,12 @@ std::vector<TrainingState::Value> TrainingState::values_of(const Program& progra
 std::vector<TrainingState::Value> TrainingState::states_read() const {
   const Program& program = step().program();
   std::vector<Value> states;
-  std::set<TensorId> listed = storages_of_parameters(program);
+  std::set<TensorId> listed = storages_of_parameters(program), of_optimizer;
+  for (const Parameter& p : program.parameters) {
+    for (const ParameterState& kept : p.states) of_optimizer.insert(kept.tensor);
+  }
   for (const Value& value : values_) {
-    if (!value.of_parameter) states.push_back(value);
+    if (!value.of_parameter || of_optimizer.contains(value.tensor)) states.push_back(value);
     listed.insert(value.tensor);
   }
   for (const Instruction& i : program.instructions) {
@@ -108,6 +111,25 @@ void TrainingState::read_weights(const std::string& parameter, std::int64_t firs
   std::vector<char> bytes(out.size() * size_of(value->dtype));
   read_value(*value, first, static_cast<std::int64_t>(out.size()), bytes.data());
   decode(bytes.data(), value->dtype, out);
+}
+
+void TrainingState::read_evaluated_weights(const Parameter& parameter, const Optimizer& optimizer, std::int64_t first,
+                                           std::span<float> out) {
+  read_weights(parameter.name, first, out);
+  if (parameter.states.empty()) return;
+  const Program& program = step().program();
+  const Tensor& weight = program[parameter.master == no_tensor ? parameter.tensor : parameter.master];
+  const std::vector<double> factors = optimizer.evaluated(parameter, weight.shape);
+  std::vector<float> added(out.size());
+  for (std::size_t k = 0; k < factors.size(); ++k) {
+    if (factors[k] == 0) continue;
+    const ParameterState& state = parameter.states.at(k);
+    if (program[state.tensor].placements != weight.placements)
+      throw ProgramError("'" + parameter.name + "' and its state '" + state.name +
+                         "', which is added to it, are laid out differently");
+    read_weights(parameter.name + "." + state.name, first, added);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] += static_cast<float>(factors[k]) * added[i];
+  }
 }
 
 }  // namespace consist

@@ -27,30 +27,30 @@ class PluginEvaluation : public ::testing::Test {
                                "cpu", "--cpu.threads", "1"});
     return test::run_child(more);
   }
-  ChildResult train(const std::string& optimizer, const std::string& into) const {
-    return consist("train", {"--model",
-                             CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",
-                             "--dataset",
-                             "synthetic",
-                             "--from-scratch",
-                             "--learning-rate",
-                             "5",
-                             "--sequence",
-                             "16",
-                             "--batch",
-                             "2",
-                             "--steps",
-                             "3",
-                             "--evaluate-every",
-                             "3",
-                             "--evaluate-sequences",
-                             "4",
-                             "--optimizer",
-                             optimizer,
-                             "--checkpoint",
-                             folder_ / into,
-                             "--export",
-                             folder_ / (into + "-exported")});
+  ChildResult train(const std::string& optimizer, const std::string& into, const Words& more = {}) const {
+    return consist("train", with(more, {"--model",
+                                        CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",
+                                        "--dataset",
+                                        "synthetic",
+                                        "--from-scratch",
+                                        "--learning-rate",
+                                        "5",
+                                        "--sequence",
+                                        "16",
+                                        "--batch",
+                                        "2",
+                                        "--steps",
+                                        "3",
+                                        "--evaluate-every",
+                                        "3",
+                                        "--evaluate-sequences",
+                                        "4",
+                                        "--optimizer",
+                                        optimizer,
+                                        "--checkpoint",
+                                        folder_ / into,
+                                        "--export",
+                                        folder_ / (into + "-exported")}));
   }
   static Words with(Words words, const Words& more) {
     words.insert(words.end(), more.begin(), more.end());
@@ -72,6 +72,26 @@ TEST_F(PluginEvaluation, OfACheckpointReadsTheStatesThatTheRunsOwnDid) {
   EXPECT_EQ(loss_in(own), loss_in(trained));
   EXPECT_NE(loss_in(consist("evaluate", {"--checkpoint", folder_ / "run", "--optimizer", "sgd"})), loss_in(trained))
       << "the state changes nothing";
+}
+
+// In bf16 the masters are read, and what is added to them is rounded once.
+TEST_F(PluginEvaluation, ReadsAndExportsTheWeightsThatTheOptimizerSays) {
+  EXPECT_EQ(loss_in(train("summed", "summed")), loss_in(train("averages", "averages")));
+  for (const std::string precision : {"fp32", "bf16"}) {
+    SCOPED_TRACE(precision);
+    const std::string into = "summed-" + precision;
+    const ChildResult trained = train("summed", into, {"--precision", precision, "--export-dtype", "float32"});
+    EXPECT_EQ(loss_in(consist("evaluate", {"--checkpoint", folder_ / into})), loss_in(trained));
+    EXPECT_EQ(loss_in(consist("evaluate", {"--model", folder_ / (into + "-exported"), "--dataset", "synthetic", "--sequence",
+                                           "16", "--batch", "2", "--evaluate-sequences", "4", "--precision", precision})),
+              loss_in(trained));
+    EXPECT_NE(loss_in(consist("evaluate", {"--checkpoint", folder_ / into, "--optimizer", "sgd"})), loss_in(trained))
+        << "the state changes nothing";
+  }
+  EXPECT_THAT(consist("evaluate", {"--model", folder_ / "summed-exported", "--optimizer", "summed", "--dataset", "synthetic",
+                                   "--sequence", "16"})
+                  .output,
+              HasSubstr("the state 'model.norm.weight.momentum' is read beside the weights"));
 }
 
 TEST_F(PluginEvaluation, WithoutTheStatesIsRefusedByName) {

@@ -27,6 +27,8 @@ void drop_unused_tensors(Program& program) {
   for (const Parameter& p : program.parameters) {
     use(p.tensor);
     use(p.gradient);
+    use(p.master);
+    for (const ParameterState& state : p.states) use(state.tensor);
   }
   use(program.loss);
   use(program.loss_count);
@@ -54,6 +56,8 @@ void drop_unused_tensors(Program& program) {
   for (Parameter& p : program.parameters) {
     renumber(p.tensor);
     renumber(p.gradient);
+    renumber(p.master);
+    for (ParameterState& state : p.states) renumber(state.tensor);
   }
   for (Constant& constant : program.constants) renumber(constant.tensor);
   renumber(program.loss);

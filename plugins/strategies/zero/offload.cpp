@@ -74,8 +74,8 @@ class Streamer {
 
   void run() {
     take_updates();
-    if (updates_.empty()) return;
     move_states();
+    if (updates_.empty()) return copy_before_reads();
     const std::vector<Group> groups = cut();
     Inserter inserter(step_);
     inserter.after(position_, [&](Builder& builder) {
@@ -120,23 +120,46 @@ class Streamer {
   }
 
   void move_states() {
-    if (!settings_.offload_optimizer) return;
     std::int64_t all = 0, moved = 0;
     for (const Parameter& p : step_.parameters) all += p.trainable ? step_.local(p.tensor).elements() : 0;
     std::set<TensorId> streamed;  // of other updates the states stay where their ops read them
     for (const Instruction& update : updates_) streamed.insert(update.inputs.begin(), update.inputs.end());
     for (const Parameter& p : step_.parameters) {
       if (!p.trainable) continue;
-      if (static_cast<double>(moved) >= settings_.offload_ratio * static_cast<double>(all)) break;
-      if (!streamed.contains(p.tensor)) {
+      const bool moves =
+          settings_.offload_optimizer && static_cast<double>(moved) < settings_.offload_ratio * static_cast<double>(all);
+      if (!moves && !on_host(p.tensor)) continue;
+      if (p.gradient != no_tensor && !streamed.contains(p.tensor)) {
         throw UsageError("--" + std::string(settings_.strategy) + ": the update of '" + p.name +
-                         "' needs more than single elements, so that its states cannot be offloaded; use --optimizer adamw, "
-                         "sgd or lion, or keep the optimizer on the device");
+                         "' needs more than single elements, so that " + (moves ? "its states" : "it") +
+                         " cannot be offloaded; use --optimizer adamw, sgd or lion, or keep " +
+                         (moves ? "the optimizer" : "parameters") + " on the device");
       }
+      if (!moves) continue;
       moved += step_.local(p.tensor).elements();
       if (p.master != no_tensor) step_[p.master].space = MemorySpace::host;
       for (const ParameterState& state : p.states) step_[state.tensor].space = MemorySpace::host;
     }
+  }
+
+  /// An evaluation may read states: on the device.
+  void copy_before_reads() {
+    Inserter inserter(step_);
+    for (std::size_t i = 0; i < step_.instructions.size(); ++i) {
+      std::vector<TensorId> inputs = step_.instructions[i].inputs;
+      const Tag tag = step_.instructions[i].tag;
+      const auto is_read = [&](TensorId id) { return on_host(id) && step_[id].state; };
+      if (step_.instructions[i].queue.is_copy() || std::ranges::none_of(inputs, is_read)) continue;
+      inserter.after(static_cast<InstructionId>(i) - 1, [&](Builder& builder) {
+        builder.tag = tag;
+        builder.tag.inserted_by = settings_.strategy;
+        for (TensorId& input : inputs) {
+          if (is_read(input)) input = copy_to(builder, input, MemorySpace::device);
+        }
+      });
+      step_.instructions[i].inputs = std::move(inputs);
+    }
+    inserter.apply();
   }
 
   std::vector<Group> cut() const {

@@ -16,8 +16,9 @@ void copy_before_gathers(Program& program, AxisSet axes, const Settings& setting
 
 /// Moves optimizer states to the host's memory (the first parameters' up to the ratio) and updates in groups of sub_group
 /// elements: each group's states are copied to the device while the group before it is updated and the one before that is copied
-/// back; or, with update_on_host, its gradients are copied to the host and the update runs there. Does nothing where neither
-/// states nor parameters lie there.
+/// back; or, with update_on_host, its gradients are copied to the host and the update runs there. States that an evaluation reads
+/// are copied to the device before. Does nothing where neither states nor parameters lie there. Throws UsageError for an
+/// optimizer whose update is none of single elements (Op::states_per_update()).
 void stream_optimizer(Program& step, const Settings& settings);
 
 }  // namespace consist::zero
