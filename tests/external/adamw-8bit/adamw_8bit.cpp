@@ -1,0 +1,58 @@
+// AdamW whose moments are 8 bits each (after Dettmers et al., 2022, arXiv 2110.02861): E4M3 numbers that share a scale block by
+// block. Of the second moment the root is kept, which needs half the range. Vectors, and matrices whose rows no blocks fill, are
+// Consist's AdamW. Its op lies in the plugin "adamw-8bit-op" of kind kernels.
+#include <consist/optimizer.h>
+#include <consist/plugin.h>
+
+#include <string>
+
+namespace {
+
+using namespace consist;
+
+class Adamw8bit final : public Optimizer {
+ public:
+  explicit Adamw8bit(const Options& options)
+      : beta1_(options.real("beta1")),
+        beta2_(options.real("beta2")),
+        epsilon_(options.real("epsilon")),
+        block_(options.integer("block")),
+        adamw_({.beta1 = beta1_, .beta2 = beta2_, .epsilon = epsilon_}) {}
+
+  std::vector<OptimizerState> states(const Parameter& parameter, const Shape& shape) const override {
+    if (!is_in_blocks(shape)) return adamw_.states(parameter, shape);
+    return {{"codes1", StateShape::like_parameter, DType::e4m3},
+            {"codes2", StateShape::like_parameter, DType::e4m3},
+            {"scales1", StateShape::blocks, DType::f32, block_},
+            {"scales2", StateShape::blocks, DType::f32, block_}};
+  }
+  std::size_t scalar_count() const override { return adamw_.scalar_count(); }
+  void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {
+    adamw_.write_scalars(step, learning_rate, out);
+  }
+  void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
+    UpdateGroup in_blocks = group, rest = group;
+    std::erase_if(in_blocks.parameters, [&](const UpdatedParameter& p) { return !is_in_blocks(builder[p.value].shape); });
+    std::erase_if(rest.parameters, [&](const UpdatedParameter& p) { return is_in_blocks(builder[p.value].shape); });
+    if (!in_blocks.parameters.empty())
+      emit_update(builder, "adamw_8bit", scalars, clip, in_blocks,
+                  {{"beta1", beta1_}, {"beta2", beta2_}, {"epsilon", epsilon_}, {"block", block_}});
+    if (!rest.parameters.empty()) adamw_.update(builder, scalars, clip, rest);
+  }
+  std::string describe() const override { return adamw_.describe() + ", 8-bit moments in blocks of " + std::to_string(block_); }
+
+ private:
+  bool is_in_blocks(const Shape& shape) const { return shape.rank() >= 2 && shape.last() % block_ == 0; }
+
+  double beta1_, beta2_, epsilon_;
+  std::int64_t block_;
+  AdamW adamw_;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(optimizer, consist::Optimizer, Adamw8bit, "my-adamw-8bit", "1.0.0", "AdamW with 8-bit moments in blocks");
+CONSIST_PLUGIN_OPTIONS({"beta1", consist::OptionKind::real, "0.9", "of the first moment", "0..<1"},
+                       {"beta2", consist::OptionKind::real, "0.95", "of the second moment", "0..<1"},
+                       {"epsilon", consist::OptionKind::real, "1e-8", "added to the root of the second moment", "0..1"},
+                       {"block", consist::OptionKind::integer, "64", "neighbouring elements that share a scale", "1..65536"});

@@ -1,0 +1,220 @@
+// Optimizers of a third party whose states are no copies of the parameter: sums of rows and columns (adafactor), 8-bit numbers
+// with scales of blocks (adamw-8bit), and weights that evaluations read instead (schedule-free). They give PyTorch's losses, and
+// each layout gives those of one rank or refuses.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "tests/external/installed.h"
+#include "tests/parity/optimizer_losses.h"
+
+namespace consist {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+struct OwnOptimizer {
+  const char *folder, *name;
+  Words options;
+};
+const OwnOptimizer own_optimizers[] = {{"adafactor", "my-adafactor", {}},
+                                       {"adamw-8bit", "my-adamw-8bit", {"--my-adamw-8bit.block", "4"}},
+                                       {"schedule-free", "my-schedule-free", {}}};
+
+class OwnStates : public test::Installed {
+ protected:
+  static Words words_of(const OwnOptimizer& optimizer) {
+    return Words{"--plugin", built(optimizer.folder), "--optimizer", optimizer.name, "--device", "cpu"} + optimizer.options;
+  }
+  static Words run_of(const OwnOptimizer& optimizer, int steps) {
+    return words_of(optimizer) + Words{"--model",
+                                       model(),
+                                       "--dataset",
+                                       "synthetic",
+                                       "--precision",
+                                       "fp32",
+                                       "--global-batch",
+                                       "8",
+                                       "--sequence",
+                                       "32",
+                                       "--steps",
+                                       std::to_string(steps),
+                                       "--learning-rate",
+                                       "3e-3",
+                                       "--evaluate-every",
+                                       std::to_string(steps),
+                                       "--evaluate-sequences",
+                                       "8"};
+  }
+  static std::string model() { return CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied"; }
+
+  struct Losses {
+    std::vector<double> training;
+    double evaluation = 0;
+  };
+  static Losses train(const OwnOptimizer& optimizer, int steps, const Words& more) {
+    const std::string archive = *folder_ / "own_states.h5";
+    consist(Words{"train", "--archive", archive, "--overwrite"} + run_of(optimizer, steps) + more);
+    const ArchiveReader reader(archive);
+    return {reader.column("loss"), reader.evaluations().back().loss};
+  }
+  static void expect_like(const Losses& found, const Losses& expected) {
+    ASSERT_FALSE(found.training.empty());
+    ASSERT_LE(found.training.size(), expected.training.size());
+    const std::size_t skipped = expected.training.size() - found.training.size();  // of a run that resumes
+    for (std::size_t s = 0; s < found.training.size(); ++s)
+      EXPECT_NEAR(found.training[s] / expected.training[s + skipped], 1, 1e-5) << "loss of step " << s + skipped + 1;
+    EXPECT_NEAR(found.evaluation / expected.evaluation, 1, 1e-5);
+  }
+  /// Returns the output of a command that must fail.
+  static std::string refused(Words words) {
+    words.insert(words.begin(),
+                 {"env", "-u", "CONSIST_PLUGIN_PATH", "-u", "LD_LIBRARY_PATH", "--chdir=/", prefix_ + "/bin/consist"});
+    const test::ChildResult result = test::run_child(words);
+    EXPECT_NE(result.status, 0) << result.output;
+    return result.output;
+  }
+  static std::string ids_in(const std::string& output) {
+    std::smatch found;
+    if (std::regex_search(output, found, std::regex("\n([0-9]+( [0-9]+)+)\n"))) return found[1];
+    ADD_FAILURE() << "no ids in " << output;
+    return "";
+  }
+  static double loss_in(const std::string& output) {
+    std::smatch found;
+    if (std::regex_search(output, found, std::regex("loss ([0-9.]+)  perplexity"))) return std::stod(found[1]);
+    ADD_FAILURE() << "no loss in " << output;
+    return 0;
+  }
+};
+
+TEST_F(OwnStates, LossesAreThoseOfPyTorch) {
+  PluginHost host({built("adafactor"), built("adamw-8bit"), built("schedule-free")});
+  const test::Reference reference = test::read_reference("llama-untied");
+  const nlohmann::json runs = nlohmann::json::parse(std::ifstream(reference.folder + "/own_optimizers.json")).at("runs");
+  EXPECT_EQ(runs.size(), 6u);
+  for (const nlohmann::json& run : runs) {
+    SCOPED_TRACE(run.at("optimizer").get<std::string>() + " " + run.at("options").dump());
+    test::expect_losses(test::losses_of(reference, run, host), run);
+  }
+}
+
+TEST_F(OwnStates, EveryLayoutTrainsAsOneRankDoes) {
+  for (const OwnOptimizer& optimizer : own_optimizers) {
+    const Losses expected = train(optimizer, 5, {});
+    EXPECT_EQ(expected.training.size(), 5u);
+    for (const char* strategy : {"zero3-offload=2", "tp-sp=2", "pipeline=2"}) {
+      SCOPED_TRACE(std::string(optimizer.name) + " " + strategy);
+      expect_like(train(optimizer, 5, {"--ranks", "2", "--strategy", strategy}), expected);
+    }
+    SCOPED_TRACE(std::string(optimizer.name) + " tp-sp=2+zero2=2");
+    expect_like(train(optimizer, 5, {"--ranks", "4", "--strategy", "tp-sp=2+zero2=2"}), expected);
+  }
+}
+
+TEST_F(OwnStates, AnotherLayoutResumesThem) {
+  for (const OwnOptimizer& optimizer : own_optimizers) {
+    const Losses expected = train(optimizer, 6, {});
+    const std::string saved = *folder_ / (std::string(optimizer.name) + "-checkpoint");
+    train(optimizer, 3, {"--ranks", "2", "--strategy", "zero3-offload=2", "--checkpoint", saved});
+    int copies = 0;
+    for (const Words& layout :
+         {Words{}, Words{"--ranks", "2", "--strategy", "tp-sp=2"}, Words{"--ranks", "2", "--strategy", "pipeline=2"}}) {
+      SCOPED_TRACE(std::string(optimizer.name) + " " + (layout.empty() ? "one rank" : layout.back()));
+      const std::string copy = saved + std::to_string(++copies);
+      std::filesystem::copy(saved, copy, std::filesystem::copy_options::recursive);
+      expect_like(train(optimizer, 6, layout + Words{"--checkpoint", copy, "--resume"}), expected);
+    }
+  }
+}
+
+// What a checkpoint and an export hold is what the run itself has evaluated.
+TEST_F(OwnStates, EvaluationsAndExportsReadTheOptimizersWeights) {
+  const OwnOptimizer& schedule_free = own_optimizers[2];
+  const std::string saved = *folder_ / "evaluated", exported = *folder_ / "exported";
+  const Losses run =
+      train(schedule_free, 5, {"--ranks", "2", "--strategy", "zero3-offload=2", "--checkpoint", saved, "--export", exported});
+  const Words sequences{"--evaluate-sequences", "8"},
+      data{"--dataset", "synthetic", "--sequence", "32", "--batch", "8", "--precision", "fp32"};
+  const Words plugin{"--plugin", built("schedule-free"), "--device", "cpu"};
+  EXPECT_NEAR(loss_in(consist(Words{"evaluate", "--checkpoint", saved} + plugin + sequences)) / run.evaluation, 1, 1e-5);
+  EXPECT_NEAR(loss_in(consist(Words{"evaluate", "--model", exported, "--device", "cpu"} + data + sequences)) / run.evaluation, 1,
+              1e-5);
+  const double of_training =
+      loss_in(consist(Words{"evaluate", "--checkpoint", saved, "--optimizer", "adamw"} + plugin + sequences));
+  EXPECT_GT(std::abs(of_training / run.evaluation - 1), 1e-3) << "the weights of training are no others";
+  EXPECT_THAT(refused(Words{"evaluate", "--model", exported, "--optimizer", "my-schedule-free"} + plugin + data + sequences),
+              HasSubstr(".ahead' is read beside the weights"));
+  const Words prompt{"--prompt-ids", "1,2,3", "--max-tokens", "8", "--temperature", "0"};
+  EXPECT_EQ(ids_in(consist(Words{"generate", "--checkpoint", saved} + plugin + prompt)),
+            ids_in(consist(Words{"generate", "--model", exported, "--device", "cpu", "--precision", "fp32"} + prompt)));
+}
+
+TEST_F(OwnStates, OffloadedOnesAreStreamedOrRefused) {
+  const Words offload{"--ranks", "2", "--strategy", "zero2", "--zero2.offload-optimizer.device", "cpu"};
+  for (const OwnOptimizer& optimizer : {own_optimizers[1], own_optimizers[2]}) {
+    SCOPED_TRACE(optimizer.name);
+    expect_like(train(optimizer, 5, offload + Words{"--zero2.sub-group-size", "3000"}), train(optimizer, 5, {}));
+  }
+  EXPECT_THAT(
+      refused(Words{"train"} + run_of(own_optimizers[0], 5) + offload),
+      AllOf(HasSubstr("--zero2"), HasSubstr("needs more than single elements"), HasSubstr("keep the optimizer on the device")));
+}
+
+TEST_F(OwnStates, ABlockThatRanksDivideIsRefused) {
+  const OwnOptimizer blocks_of_8{"adamw-8bit", "my-adamw-8bit", {"--my-adamw-8bit.block", "8"}};
+  EXPECT_THAT(refused(Words{"train"} + run_of(blocks_of_8, 5) + Words{"--ranks", "2", "--strategy", "tp-sp=2"}),
+              AllOf(HasSubstr("optimizer 'my-adamw-8bit' with --strategy tp-sp"), HasSubstr("'scales1' has one value for 8"),
+                    HasSubstr("'model.layers.0.mlp.down_proj.weight' [32,56]"), HasSubstr("end within such a block")));
+}
+
+// A plan has the states in their own shapes and dtypes.
+TEST_F(OwnStates, PlansCountTheirBytes) {
+  const auto state_bytes = [&](const Words& optimizer) -> double {
+    const Words words{"explain", "--model",     model(), "--batch",   "1",     "--sequence",
+                      "32",      "--precision", "fp32",  "--summary", "--json"};
+    const auto json = nlohmann::json::parse(consist(words + optimizer));
+    for (const auto& share : json.at("stages").at(0).at("memory_at_peak")) {
+      if (share.at("role") == "optimizer_state") return share.at("bytes");
+    }
+    return 0;
+  };
+  constexpr double alignment = 1.05;                      // of each tensor, at most
+  const double adamw = state_bytes({"--device", "cpu"});  // two times 32 bits
+  EXPECT_LT(state_bytes(words_of(own_optimizers[0])), adamw * 0.06) << "rows and columns";
+  EXPECT_LT(state_bytes(words_of(own_optimizers[1])), adamw * 0.5 * alignment) << "twice 8 bits, and a scale for each 4 elements";
+  EXPECT_GT(state_bytes(words_of(own_optimizers[1])), adamw * 0.5);
+  EXPECT_GT(state_bytes(words_of(own_optimizers[2])), adamw) << "as many, and scalars";
+  EXPECT_LT(state_bytes(words_of(own_optimizers[2])), adamw * 1.1);
+}
+
+TEST_F(OwnStates, TheyConformAndAreProven) {
+  for (const OwnOptimizer& optimizer : own_optimizers) {
+    Words check{"check", built(optimizer.folder) + "optimizer-" + optimizer.name + ".so", "--plugin", built(optimizer.folder)};
+    if (!optimizer.options.empty()) check = check + Words{"--option", "block=4"};  // which divides the parts of its small models
+    EXPECT_THAT(consist(check), HasSubstr(std::string("optimizer '") + optimizer.name + "' conforms"));
+  }
+  for (const char* kernels :
+       {"adafactor/kernels-adafactor-ops.so", "adamw-8bit/kernels-adamw-8bit-op.so", "schedule-free/kernels-schedule-free-op.so"})
+    EXPECT_THAT(consist({"check", built("") + kernels}), HasSubstr("conforms"));
+  for (OwnOptimizer optimizer : own_optimizers) {
+    if (!optimizer.options.empty()) optimizer.options.back() = "2";  // the small model's matrices are smaller
+    EXPECT_THAT(consist(Words{"prove", "--model", model(), "--precision", "fp32", "--batch", "2", "--sequence", "32", "--ranks",
+                              "4", "--strategy", "tp-sp=2+zero2=2"} +
+                        words_of(optimizer)),
+                HasSubstr("equal: this layout trains as one rank does"))
+        << optimizer.name;
+  }
+}
+
+}  // namespace
+}  // namespace consist
