@@ -17,7 +17,7 @@
 #include "core/experts/force_routes.h"
 #include "core/experts/room_for_rows.h"
 #include "core/passes/evaluated_weights.h"
-#include "core/passes/fuse_amax.h"
+#include "core/passes/fuse.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/hoist_step_invariants.h"
 #include "core/passes/keep_layers.h"
@@ -307,6 +307,7 @@ Program step_of(const CompileRequest& request, const Layout& layout, int rank, i
   passes.add("hoist_step_invariants", hoist_step_invariants);
   passes.add("fuse_amax", fuse_amax);
   passes.add("record_amaxes", record_amaxes);
+  passes.add("fuse_sums", fuse_sums);
   if (request.pack_linears) passes.add("pack_linears", pack_linears);
   if (request.offload.any())
     passes.add("offload_activations", [&](Program& program) { offload_activations(program, request.offload); });

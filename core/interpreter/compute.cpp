@@ -35,7 +35,7 @@ void embedding_grad(Work& w) {
 }
 
 void linear(Work& w) {
-  w.out(0, *reference::linear(w.all(3))[0]);
+  w.out_sum(0, 3, *reference::linear(w.all(3))[0]);
 }
 void linear_input_grad(Work& w) {
   w.out_sum(0, 2, reference::linear_input_grad(w.in(0), w.in(1)));

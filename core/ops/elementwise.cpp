@@ -69,6 +69,8 @@ class Scale final : public NamedOp {
     const std::string name = d.program()[f.inputs[0]].name + ".grad";
     d.accumulate_grad(f.inputs[0], d.build().emit_one("scale", {d.gradient(f.outputs[0])}, f.attributes, name));
   }
+  bool takes_strided_view(int /*input*/) const noexcept override { return true; }
+  bool makes_strided_view(int /*output*/) const noexcept override { return true; }
 };
 
 class Cast final : public NamedOp {

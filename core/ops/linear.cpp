@@ -1,10 +1,13 @@
-// linear: y = x wᵀ + bias, and its three gradients. The placement rules are those of column- and row-parallel linears
+// linear: y = x wᵀ + bias + sum, and its three gradients. The sum, which y takes the place of, is given by a pass
+// (core/passes/fuse.h). The placement rules are those of column- and row-parallel linears
 // (Megatron-LM, Shoeybi et al., 2019): a weight sharded along its outputs makes y sharded along channels; one sharded along its
 // inputs makes y partial.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
 namespace {
+
+constexpr int sum_of_linear = 3;  // the input that y is added to
 
 double product_flops(const Program& program, TensorId activation, TensorId weight) {
   return 2.0 * static_cast<double>(program.local(activation).rows()) * static_cast<double>(program.local(weight).elements());
@@ -137,7 +140,9 @@ class Linear final : public NamedOp {
     require(x.dtype == w.dtype, "x and w have different dtypes");
     require(x.shape[2] == w.shape[1], "the channels of x are not the columns of w");
     check(in, 2, {w.dtype, {w.shape[0]}});
-    return {TensorType{x.dtype, {x.shape[0], x.shape[1], w.shape[0]}}};
+    TensorType y{x.dtype, {x.shape[0], x.shape[1], w.shape[0]}};
+    check(in, sum_of_linear, y);
+    return {y};
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
     Placement& x = axis.inputs[0];
@@ -157,6 +162,7 @@ class Linear final : public NamedOp {
       axis.outputs = {x};
     }
     if (has(in, 2)) axis.inputs[2] = bias;
+    if (has(in, sum_of_linear)) axis.inputs[sum_of_linear] = axis.outputs[0];
   }
   void differentiate(Differentiator& d, const Instruction& forward) const override {
     const TensorId x = forward.inputs[0], w = forward.inputs[1], bias = input_of(forward, 2);
@@ -176,7 +182,11 @@ class Linear final : public NamedOp {
       const std::string x_name = d.program()[x].name + ".grad";
       d.accumulate_grad(x, b.emit_one("linear_input_grad", {dy, w, d.accumulator(x)}, {}, x_name));
     }
+    if (const TensorId sum = input_of(forward, sum_of_linear); sum != no_tensor && d.requires_grad(sum))
+      d.accumulate_grad(sum, dy);
   }
+  int updates_in_place(int /*output*/) const noexcept override { return sum_of_linear; }
+  bool takes_strided_view(int input) const noexcept override { return input == sum_of_linear; }
   bool makes_strided_view(int /*output*/) const noexcept override { return true; }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);

@@ -15,7 +15,7 @@ namespace {
 using Group = std::vector<InstructionId>;
 
 // The inputs of linear and of its gradients.
-constexpr std::size_t linear_x = 0, linear_w = 1, linear_bias = 2;
+constexpr std::size_t linear_x = 0, linear_w = 1, linear_bias = 2, linear_sum = 3;
 constexpr std::size_t input_grad_dy = 0, input_grad_w = 1, input_grad_sum = 2;
 constexpr std::size_t weight_grad_x = linear_x, weight_grad_dy = 1, weight_grad_sum = linear_bias;
 
@@ -54,7 +54,8 @@ class Packer {
   const Instruction& at(InstructionId i) const { return program_.instructions[static_cast<std::size_t>(i)]; }
   TensorId input(InstructionId i, std::size_t k) const { return k < at(i).inputs.size() ? at(i).inputs[k] : no_tensor; }
   bool is(InstructionId i, LinearPart part) const {
-    return at(i).op->linear_part() == part && at(i).queue == Queue::compute() && at(i).op->packed() != nullptr;
+    return at(i).op->linear_part() == part && at(i).queue == Queue::compute() && at(i).op->packed() != nullptr &&
+           input(i, linear_sum) == no_tensor;
   }
   /// True if one packed instruction can compute both.
   bool is_alike(InstructionId a, InstructionId b) const {

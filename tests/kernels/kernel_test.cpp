@@ -58,6 +58,10 @@ TEST_P(DeviceKernel, Linear) {
     for (const bool add : kWithAndWithout) {
       Value dx = reference::gradient("linear", {x, w}, {}, 0, dy), dw = reference::gradient("linear", {x, w}, {}, 1, dy);
       Value db = reference::gradient("linear", {x, w, bias}, {}, 2, dy);
+      Value y = *reference::linear({x, w})[0], y_bias = *reference::linear({x, w, bias})[0];
+      const auto acc_y = accumulator(add, dtype(), y), acc_y_bias = accumulator(add, dtype(), y_bias);
+      expect_close(run("linear", {x, w, std::nullopt, acc_y})[0], y, 2 * tolerance(), "y with sum");
+      expect_close(run("linear", {x, w, bias, acc_y_bias})[0], y_bias, 3 * tolerance(), "y with bias and sum");
       const auto acc_dx = accumulator(add, dtype(), dx), acc_dw = accumulator(add, gradient(), dw),
                  acc_db = accumulator(add, gradient(), db);
       expect_close(run("linear_input_grad", {dy, w, acc_dx})[0], dx, tolerance(), "dx");

@@ -1,6 +1,9 @@
 // Memory and operations of a model with an adapter: weights once, and gradients, masters and states of the adapter alone.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "core/plan/plan.h"
 #include "core/record/metrics.h"
 
@@ -49,6 +52,23 @@ TEST(AdapterPlan, AnAdapterOfEightBillionWeightsFitsOneDevice) {
   constexpr double gib = 1024.0 * 1024 * 1024;
   EXPECT_LT(static_cast<double>(ranks[0].summary.planned_bytes) / gib, 18);
   EXPECT_GT(static_cast<double>(whole.ranks()[0].summary.planned_bytes) / gib, 100);
+}
+
+TEST(AdapterPlan, ProductsOfOneInputAreOneAndSumsAreThoseOfProducts) {
+  RunConfig config = large("lora");
+  config.recompute = parse_recompute("none", "");
+  const Plan plan = plan_run(config, adapter_host());
+  std::map<std::string, int> count;
+  const auto ranks = plan.ranks();
+  for (const Instruction& i : ranks[0].step->program().instructions) ++count[std::string(i.op->name())];
+  constexpr int layers = 32;
+  EXPECT_EQ(count["add"], 0);
+  // q, k and v with their three A; gate and up with their two. What reads the sums of o and down takes no strided view.
+  EXPECT_EQ(count["packed_linear"], 2 * layers);
+  EXPECT_EQ(count["packed_linear_input_grad"], 2 * layers - 1) << "x of the first layer needs no gradient";
+  EXPECT_EQ(count["packed_linear_weight_grad"], 2 * layers);
+  EXPECT_EQ(count["linear"], (7 + 4) * layers) << "the seven B, and o and down with their A";
+  EXPECT_EQ(count["scale"], 2 * 7 * layers);
 }
 
 TEST(AdapterPlan, ModelFlopsAreWithoutGradientsOfFrozenWeights) {

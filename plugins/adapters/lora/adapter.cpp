@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,8 +98,7 @@ class Lora final : public Adapter {
   }
 
   std::string describe() const override {
-    return "lora of rank " + std::to_string(rank_) + ", alpha " + number(alpha_) + ", on " + spaced(targets_text_) +
-           " (not packed)";
+    return "lora of rank " + std::to_string(rank_) + ", alpha " + number(alpha_) + ", on " + spaced(targets_text_);
   }
 
   std::string config_json(const Program& adapted, std::string_view base) const override {
@@ -211,21 +211,19 @@ class Lora final : public Adapter {
     }
   }
 
-  /// y = W x becomes y + B (alpha/rank · A x). The factor is applied where the activation is narrowest.
+  /// y = W x becomes y + B (alpha/rank · A x). The factor is applied where the activation is narrowest. Behind neighbours that
+  /// read one x (q, k, v) come first all their products with x, so that these can become one.
   void insert(Program& model, const std::vector<Linear>& linears) const {
     std::map<TensorId, TensorId> sums;  // by output of a linear
     std::map<std::string, std::pair<TensorId, TensorId>> made;
     Inserter inserter(model);
-    for (const Linear& linear : linears) {
-      inserter.after(linear.at, [&](Builder& b) {
-        auto [known, is_new] = made.try_emplace(linear.module);
-        if (is_new) known->second = parameters(b, linear);
-        const auto [a, up] = known->second;
-        const TensorId low = layers::linear(b, linear.x, a, no_tensor, linear.module + ".lora_A");
-        const TensorId scaled = layers::scaled(b, low, scaling(), linear.module + ".lora_A.scaled");
-        const TensorId added = layers::linear(b, scaled, up, no_tensor, linear.module + ".lora_B");
-        sums[linear.y] = b.emit_one("add", {linear.y, added}, {}, linear.module + ".adapted");
-      });
+    const auto apart = [](const Linear& a, const Linear& b) { return a.at + 1 != b.at || a.x != b.x; };
+    for (auto first = linears.begin(); first != linears.end();) {
+      auto last = std::adjacent_find(first, linears.end(), apart);
+      if (last != linears.end()) ++last;
+      const std::span<const Linear> neighbours(first, last);
+      inserter.after(neighbours.back().at, [&](Builder& b) { insert(b, neighbours, made, sums); });
+      first = last;
     }
     inserter.apply();
     for (Instruction& i : model.instructions) {
@@ -233,6 +231,22 @@ class Lora final : public Adapter {
       for (TensorId& input : i.inputs) {
         if (sums.contains(input) && (i.outputs.empty() || !is_sum(input))) input = sums.at(input);
       }
+    }
+  }
+
+  void insert(Builder& b, std::span<const Linear> neighbours, std::map<std::string, std::pair<TensorId, TensorId>>& made,
+              std::map<TensorId, TensorId>& sums) const {
+    std::vector<TensorId> low;
+    for (const Linear& linear : neighbours) {
+      auto [known, is_new] = made.try_emplace(linear.module);
+      if (is_new) known->second = parameters(b, linear);
+      low.push_back(layers::linear(b, linear.x, known->second.first, no_tensor, linear.module + ".lora_A"));
+    }
+    for (std::size_t k = 0; k < low.size(); ++k) {
+      const Linear& linear = neighbours[k];
+      const TensorId scaled = layers::scaled(b, low[k], scaling(), linear.module + ".lora_A.scaled");
+      const TensorId added = layers::linear(b, scaled, made.at(linear.module).second, no_tensor, linear.module + ".lora_B");
+      sums[linear.y] = b.emit_one("add", {linear.y, added}, {}, linear.module + ".adapted");
     }
   }
 

@@ -29,7 +29,14 @@ class Scale final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const T* x = in[0].as<T>();
     T* y = out[0].as<T>();
-    parallel_for_simd(in[0].shape.elements(), [=, factor = factor_](std::int64_t i) { store(y[i], factor * load(x[i])); });
+    if (in[0].row_stride == 0 && out[0].row_stride == 0) {
+      parallel_for_simd(in[0].shape.elements(), [=, factor = factor_](std::int64_t i) { store(y[i], factor * load(x[i])); });
+      return;
+    }
+    const std::int64_t columns = in[0].shape.last(), from = in[0].leading_dimension(), to = out[0].leading_dimension();
+    parallel_for(in[0].shape.rows(), [=, factor = factor_](std::int64_t row) {
+      for (std::int64_t i = 0; i < columns; ++i) store(y[row * to + i], factor * load(x[row * from + i]));
+    });
   }
 
  private:

@@ -11,15 +11,15 @@ bool known(DType type) {
   return type == DType::f32 || type == DType::bf16;
 }
 
-/// y = x wᵀ + bias
+/// y (+)= x wᵀ + bias. Inputs: x, w, bias, sum.
 class Linear final : public Kernel {
  public:
   Linear(const KernelRequest& r, const KernelSettings& s)
       : rows_(r.inputs[0].shape.rows()),
         out_(r.inputs[1].shape[0]),
         row_stride_(r.outputs[0].leading_dimension()),
-        product_(rows_, out_, r.inputs[1].shape[1], {r.inputs[0].dtype}, {r.inputs[1].dtype, true}, r.outputs[0].dtype, false, s,
-                 row_stride_) {}
+        product_(rows_, out_, r.inputs[1].shape[1], {r.inputs[0].dtype}, {r.inputs[1].dtype, true}, r.outputs[0].dtype,
+                 !at(r.inputs, 3).absent(), s, row_stride_) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     product_.run(in[0].data, in[1].data, out[0].data, workspace);

@@ -56,6 +56,19 @@ __global__ void __launch_bounds__(threads) scale_packs(const T* __restrict__ x, 
   }
 }
 
+/// The same of rows of `columns` packs, which lie `from` and `to` elements apart: views of wider tensors.
+template <typename T, int N>
+__global__ void __launch_bounds__(threads) scale_rows(const T* __restrict__ x, T* __restrict__ y, float factor, std::int64_t packs,
+                                                      std::int64_t columns, std::int64_t from, std::int64_t to) {
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+  if (pack >= packs) return;
+  const std::int64_t row = pack / columns, column = pack % columns * N;
+  Pack<T, N> values = load_pack<N>(x + row * from + column);
+#pragma unroll
+  for (int i = 0; i < N; ++i) values.element[i] = rounded<T>(factor * number(values.element[i]));
+  store_pack<N>(y + row * to + column, values);
+}
+
 template <typename From, typename To, int N>
 __global__ void __launch_bounds__(threads) cast_packs(const From* __restrict__ x, To* __restrict__ y, std::int64_t packs) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * elementwise_unroll) + threadIdx.x;
@@ -109,7 +122,13 @@ class Scale final : public Kernel {
     const std::int64_t count = in[0].shape.elements();
     constexpr int N = per_access<T>;
     if (count == 0) return;
-    if (in_packs(count, N, {x, y}))
+    if (in[0].row_stride != 0 || out[0].row_stride != 0) {
+      const std::int64_t columns = in[0].shape.last(), from = in[0].leading_dimension(), to = out[0].leading_dimension();
+      if (in_packs(columns, N, {x, y}) && from % N == 0 && to % N == 0)
+        scale_rows<T, N><<<blocks_of(divided_up(count / N, threads)), threads, 0, stream_of(queue)>>>(x, y, factor_, count / N, columns / N, from, to);
+      else
+        scale_rows<T, 1><<<blocks_of(divided_up(count, threads)), threads, 0, stream_of(queue)>>>(x, y, factor_, count, columns, from, to);
+    } else if (in_packs(count, N, {x, y}))
       scale_packs<T, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(x, y, factor_, count / N);
     else
       scale_packs<T, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(x, y, factor_, count);

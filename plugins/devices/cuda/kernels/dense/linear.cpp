@@ -15,7 +15,7 @@ bool same(DType t, const Buffer& x, const Buffer& y) {
   return multipliable(t) && x.dtype == t && y.dtype == t;
 }
 
-/// y [M, N] = x [M, K] wᵀ + bias; w [N, K].
+/// y [M, N] (+)= x [M, K] wᵀ + bias; w [N, K]. Inputs: x, w, bias, sum.
 class Linear final : public Kernel {
  public:
   Linear(const KernelRequest& r, const KernelSettings& s)
@@ -27,6 +27,7 @@ class Linear final : public Kernel {
                               .b = r.inputs[1].dtype,
                               .d = r.outputs[0].dtype,
                               .d_row_stride = r.outputs[0].row_stride,
+                              .add = !at(r.inputs, 3).absent(),
                               .bias = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
