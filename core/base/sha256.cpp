@@ -46,6 +46,52 @@ std::string Sha256::hex() {
   return text;
 }
 
+BlockedSha256::BlockedSha256(int threads) : threads_(static_cast<std::size_t>(std::max(threads, 1))) {
+  filling_.reserve(block);
+}
+
+BlockedSha256::~BlockedSha256() = default;  // a future waits for its thread
+
+void BlockedSha256::take_oldest() {
+  Hashed oldest = hashing_.front().get();
+  hashing_.pop_front();
+  digests_ += oldest.digest;
+  oldest.buffer.clear();
+  spare_.push_back(std::move(oldest.buffer));
+}
+
+void BlockedSha256::hash_filled() {
+  if (hashing_.size() == threads_) take_oldest();
+  hashing_.push_back(std::async(std::launch::async, [data = std::move(filling_)]() mutable {
+    Sha256 digest;
+    digest.update(data.data(), data.size());
+    return Hashed{digest.hex(), std::move(data)};
+  }));
+  ++blocks_;
+  filling_ = {};
+  if (!spare_.empty()) {
+    filling_ = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  filling_.reserve(block);
+}
+
+void BlockedSha256::update(const void* data, std::size_t bytes) {
+  for (const char* from = static_cast<const char*>(data); bytes > 0;) {
+    if (filling_.size() == block) hash_filled();
+    const std::size_t count = std::min(bytes, static_cast<std::size_t>(block) - filling_.size());
+    filling_.insert(filling_.end(), from, from + count);
+    from += count;
+    bytes -= count;
+  }
+}
+
+std::string BlockedSha256::hex() {
+  if (!filling_.empty() || blocks_ == 0) hash_filled();
+  while (!hashing_.empty()) take_oldest();
+  return blocks_ == 1 ? digests_ : sha256_of(digests_);
+}
+
 std::string sha256_of(std::string_view text) {
   Sha256 digest;
   digest.update(text.data(), text.size());
@@ -62,6 +108,29 @@ std::string sha256_of(const InputFile& file) {
     digest.update(block.data(), bytes);
   }
   return digest.hex();
+}
+
+std::string blocked_sha256_of(const InputFile& file, int threads) {
+  const std::int64_t size = file.size(),
+                     blocks = std::max<std::int64_t>((size + BlockedSha256::block - 1) / BlockedSha256::block, 1);
+  std::vector<std::string> digests(static_cast<std::size_t>(blocks));
+  std::vector<std::future<void>> readers;
+  for (int reader = 0; reader < std::max(threads, 1) && reader < blocks; ++reader) {
+    readers.push_back(std::async(std::launch::async, [&, reader] {
+      std::vector<char> data(static_cast<std::size_t>(std::min(size, BlockedSha256::block)));
+      for (std::int64_t at = reader; at < blocks; at += std::max(threads, 1)) {
+        const std::int64_t first = at * BlockedSha256::block, bytes = std::min(size - first, BlockedSha256::block);
+        file.read(first, data.data(), static_cast<std::size_t>(bytes));
+        Sha256 digest;
+        digest.update(data.data(), static_cast<std::size_t>(bytes));
+        digests[static_cast<std::size_t>(at)] = digest.hex();
+      }
+    }));
+  }
+  for (std::future<void>& reader : readers) reader.get();
+  std::string all;
+  for (const std::string& digest : digests) all += digest;
+  return blocks == 1 ? all : sha256_of(all);
 }
 
 }  // namespace consist

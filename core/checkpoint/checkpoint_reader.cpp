@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/host.h"
 #include "consist/log.h"
 #include "core/base/number.h"
 
@@ -73,19 +74,19 @@ void Checkpoint::check_size(const CheckpointFile& file, const InputFile& opened)
                   std::to_string(opened.size()) + " bytes, written were " + std::to_string(file.bytes));
 }
 
-void Checkpoint::verify(const CheckpointFile& file) const {
+void Checkpoint::verify(const CheckpointFile& file, int threads) const {
   const InputFile opened(path_ + "/" + file.name);
   check_size(file, opened);
-  if (sha256_of(opened) != file.sha256)
+  if ((file.hashed_in_blocks ? blocked_sha256_of(opened, threads) : sha256_of(opened)) != file.sha256)
     throw DataError(opened.path() + " is corrupt: its SHA-256 is not the one that was written");
 }
 
-void Checkpoint::verify() const {
-  for (const CheckpointFile& file : state_.files) verify(file);
+void Checkpoint::verify(int threads) const {
+  for (const CheckpointFile& file : state_.files) verify(file, threads);
 }
 
-void Checkpoint::verify(const std::string& name) const {
-  verify(entry(name));
+void Checkpoint::verify(const std::string& name, int threads) const {
+  verify(entry(name), threads);
 }
 
 const CheckpointFile& Checkpoint::entry(const std::string& name) const {
@@ -120,7 +121,7 @@ std::optional<Checkpoint> latest_checkpoint(const std::string& folder, std::vect
       if (checkpoint.state().step != place.step) {
         throw DataError(place.path + " is corrupt: its state is that of step " + std::to_string(checkpoint.state().step));
       }
-      checkpoint.verify();
+      checkpoint.verify(usable_cores());  // the other ranks wait for it
       return checkpoint;
     } catch (const Error& error) {
       const std::string text = "the checkpoint of step " + std::to_string(place.step) + " cannot be used: " + error.what();

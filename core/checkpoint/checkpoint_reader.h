@@ -47,11 +47,11 @@ class CONSIST_API Checkpoint {
   const std::string& path() const noexcept { return path_; }
   const CheckpointState& state() const noexcept { return state_; }
 
-  /// Reads every file in whole and compares size and checksum. Throws DataError naming the first that is missing, cut off or
-  /// corrupt.
-  void verify() const;
+  /// Reads every file in whole, in `threads` threads, and compares size and checksum. Throws DataError naming the first that is
+  /// missing, cut off or corrupt.
+  void verify(int threads) const;
   /// Reads one of the files of state().files so.
-  void verify(const std::string& name) const;
+  void verify(const std::string& name, int threads) const;
   /// One of the files of state().files: its size is compared, and its header is read. Throws DataError.
   SafetensorsFile open(const std::string& name) const;
   /// The tensors of all files together. `repeats`: as in TensorParts. Throws DataError.
@@ -59,7 +59,7 @@ class CONSIST_API Checkpoint {
 
  private:
   const CheckpointFile& entry(const std::string& name) const;
-  void verify(const CheckpointFile& file) const;
+  void verify(const CheckpointFile& file, int threads) const;
   void check_size(const CheckpointFile& file, const InputFile& opened) const;
 
   std::string path_;

@@ -23,7 +23,9 @@ constexpr int kDeepest = 8;
 constexpr std::int64_t kMostBytes = 64'000'000;
 
 json to_json(const CheckpointFile& file) {
-  return {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}};
+  json entry{{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}};
+  if (file.hashed_in_blocks) entry["sha256_blocks"] = BlockedSha256::block;
+  return entry;
 }
 
 /// Reads fields by name and type; complains by name.
@@ -66,7 +68,8 @@ class Fields {
 
 CheckpointFile file_from(const json& value, const std::string& path) {
   const Fields fields(value, path, "a file's entry");
-  const CheckpointFile file{fields.text("name"), fields.count("bytes"), fields.text("sha256")};
+  const CheckpointFile file{fields.text("name"), fields.count("bytes"), fields.text("sha256"), fields.has("sha256_blocks")};
+  if (file.hashed_in_blocks && fields.count("sha256_blocks") != BlockedSha256::block) fields.fail("has an illegal sha256_blocks");
   if (file.name.empty() || file.name.front() == '.' || file.name.find('/') != std::string::npos ||
       file.name.find('\0') != std::string::npos) {
     fields.fail("has no plain file name");
@@ -93,6 +96,11 @@ double room_from(const Fields& fields) {
   return room;
 }
 
+/// Over the fields, and since version 3 over the version, too.
+std::string checksum(std::int64_t version, const json& fields) {
+  return sha256_of((version < 3 ? "" : std::to_string(version) + " ") + fields.dump());
+}
+
 json parse_state(std::string_view text, const std::string& path) {
   return parse_json(text, path + " is cut off or corrupt: it", {.most_bytes = kMostBytes, .most_depth = kDeepest});
 }
@@ -107,7 +115,8 @@ std::string to_text(const CheckpointState& state) {
                  {"files", files}};
   if (state.room != 1) fields["room"] = room_text(state.room);
   // dump() without spaces gives equal text for equal values: keys are sorted, and there are no fractions.
-  const json whole = {{"format", kFormat}, {"version", state.version}, {"state", fields}, {"sha256", sha256_of(fields.dump())}};
+  const json whole = {
+      {"format", kFormat}, {"version", state.version}, {"state", fields}, {"sha256", checksum(state.version, fields)}};
   return whole.dump(2) + "\n";
 }
 
@@ -121,7 +130,7 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
                     std::to_string(checkpoint_version));
   }
   const json& inner = whole.at("state");
-  if (sha256_of(inner.dump()) != whole.text("sha256")) whole.fail("does not match its checksum");
+  if (checksum(version, inner) != whole.text("sha256")) whole.fail("does not match its checksum");
   const Fields fields(inner, path, "its state");
   CheckpointState state;
   state.version = static_cast<int>(version);

@@ -14,13 +14,14 @@ namespace consist {
 struct CheckpointFile {
   std::string name;  ///< inside the checkpoint's folder
   std::int64_t bytes = 0;
-  std::string sha256;  ///< 64 hexadecimal digits
+  std::string sha256;  ///< 64 hexadecimal digits: of the file, or as BlockedSha256 makes them
+  bool hashed_in_blocks = false;
   bool operator==(const CheckpointFile&) const = default;
 };
 
-/// Version of the format that is written. Version 1, which is also read, is of programs whose datasets of rows kept the last
-/// sequences for evaluation instead of the last rows.
-inline constexpr int checkpoint_version = 2;
+/// Version of the format that is written. Earlier ones are also read: of version 1 datasets of rows kept the last sequences for
+/// evaluation instead of the last rows, and up to version 2 the digest of a large file was its SHA-256.
+inline constexpr int checkpoint_version = 3;
 
 struct CheckpointState {
   int version = checkpoint_version;

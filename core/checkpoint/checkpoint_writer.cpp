@@ -146,14 +146,15 @@ void CheckpointWriter::prune(std::int64_t newest, int keep) {
 }
 
 CheckpointFile write_checkpoint_file(const std::string& partial_folder, const std::string& name,
-                                     std::span<const TensorSource> tensors, const std::map<std::string, std::string>& parts) {
-  Sha256 digest;
+                                     std::span<const TensorSource> tensors, const std::map<std::string, std::string>& parts,
+                                     int threads) {
+  BlockedSha256 digest(threads);
   AtomicFile file(partial_folder + "/" + name);
   std::map<std::string, std::string> metadata = parts;
   metadata["format"] = "pt";
   write_safetensors(file, tensors, metadata, &digest);
   file.publish();
-  return {name, file.bytes(), digest.hex()};
+  return {name, file.bytes(), digest.hex(), file.bytes() > BlockedSha256::block};
 }
 
 }  // namespace consist

@@ -52,9 +52,9 @@ class CONSIST_API CheckpointWriter {
 };
 
 /// Writes the tensors to <partial_folder>/<name>, with `parts` (see tensor_parts.h) as metadata; the file is complete on the disk
-/// on return. Throws what write_safetensors throws; a file that failed is removed.
+/// on return. `threads` compute its digest beside this one. Throws what write_safetensors throws; a file that failed is removed.
 CONSIST_API CheckpointFile write_checkpoint_file(const std::string& partial_folder, const std::string& name,
                                                  std::span<const TensorSource> tensors,
-                                                 const std::map<std::string, std::string>& parts = {});
+                                                 const std::map<std::string, std::string>& parts = {}, int threads = 1);
 
 }  // namespace consist

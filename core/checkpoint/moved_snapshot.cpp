@@ -12,6 +12,7 @@
 #include "consist/log.h"
 #include "core/base/write_text.h"
 #include "core/checkpoint/save_checkpoint.h"
+#include "core/checkpoint/written_files.h"
 
 namespace consist {
 namespace {
@@ -100,7 +101,7 @@ void MovedSnapshot::verify() {
     try {
       CheckpointState state;
       state.files = {file.entry};
-      Checkpoint(std::filesystem::path(file.here).parent_path().string(), state).verify(name);
+      Checkpoint(std::filesystem::path(file.here).parent_path().string(), state).verify(name, verifying_threads(*job_));
     } catch (const Error& error) {
       log::warn(std::string("a file of the snapshot in memory cannot be used: ") + error.what());
       damaged += name + " ";
@@ -248,7 +249,7 @@ Checkpoint MovedSnapshot::gather(FileExchange* exchange, const NeededRanges& nee
   meet("gathered");
   Checkpoint gathered(folder, std::move(state));
   for (const Transfer& one : transfers) {
-    if (one.to == job_->rank()) gathered.verify(one.file);
+    if (one.to == job_->rank()) gathered.verify(one.file, verifying_threads(*job_));
   }
   meet("verified");
   return gathered;

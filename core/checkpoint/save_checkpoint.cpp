@@ -14,7 +14,8 @@ std::int64_t save_checkpoint(JoinedJob& job, CheckpointWriter* writer, Checkpoin
   try {
     folder = job.broadcast(key + ".begun", writer != nullptr ? writer->begin(state.step) : "", checkpoint_timeout);
     std::string mine;
-    if (!tensors.empty()) mine = to_text(write_checkpoint_file(folder, checkpoint_file_name(job.rank()), tensors, parts));
+    if (!tensors.empty())
+      mine = to_text(write_checkpoint_file(folder, checkpoint_file_name(job.rank()), tensors, parts, hashing_threads(job)));
     std::int64_t bytes = 0;
     const std::vector<std::string> written = job.gather(key + ".written", mine, checkpoint_timeout);
     if (writer != nullptr) {

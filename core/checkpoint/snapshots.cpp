@@ -177,7 +177,8 @@ void Snapshots::save(CheckpointState state, std::span<const TensorSource> tensor
   write_together(job_, writer_.get(), folder, [&] {
     folder = job_.broadcast(key + ".begun", writer_ ? writer_->begin(state.step) : "", checkpoint_timeout, ranks);
     std::optional<CheckpointFile> mine;
-    if (!tensors.empty()) mine = write_checkpoint_file(folder, checkpoint_file_name(job_.rank()), tensors, parts);
+    if (!tensors.empty())
+      mine = write_checkpoint_file(folder, checkpoint_file_name(job_.rank()), tensors, parts, hashing_threads(job_));
     const std::vector<std::string> written = job_.gather(key + ".written", mine ? to_text(*mine) : "", checkpoint_timeout, ranks);
     if (writer_) {
       list_files(written, state);
@@ -268,7 +269,7 @@ std::optional<Checkpoint> Snapshots::verified(std::int64_t step) {
     found.emplace(checkpoint_path(folder_, step));
     const std::string mine = checkpoint_file_name(job_.rank());
     const std::vector<CheckpointFile>& files = found->state().files;
-    if (std::ranges::find(files, mine, &CheckpointFile::name) != files.end()) found->verify(mine);
+    if (std::ranges::find(files, mine, &CheckpointFile::name) != files.end()) found->verify(mine, verifying_threads(job_));
   } catch (const Error& error) {
     problem = error.what();
   }

@@ -1,9 +1,11 @@
 #include "core/checkpoint/written_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
 #include "consist/error.h"
+#include "consist/host.h"
 
 namespace consist {
 
@@ -18,6 +20,16 @@ std::int64_t list_files(const std::vector<std::string>& written, CheckpointState
     }
   }
   return bytes;
+}
+
+int verifying_threads(const Job& job) {
+  return std::max(usable_cores() / job.local_size(), 1);
+}
+
+int hashing_threads(const Job& job) {
+  constexpr int part = 4;   // of the processors that the rank may use
+  constexpr int most = 16;  // with more, writing is what takes the time
+  return std::clamp(verifying_threads(job) / part, 1, most);
 }
 
 void throw_first_failure(JoinedJob& job, const std::string& folder, const std::exception& error) {

@@ -15,6 +15,11 @@ namespace consist {
 /// bytes.
 std::int64_t list_files(const std::vector<std::string>& written, CheckpointState& state);
 
+/// Threads that may compute a file's digest while this host's ranks train.
+int hashing_threads(const Job& job);
+/// Threads with which each rank of this host may verify a file before training begins.
+int verifying_threads(const Job& job);
+
 /// Another rank's failure makes the folder's owner remove it unfinished, so that this rank cannot write there any more: that is
 /// no failure of the disk. Throws the PeerError of the rank that failed first; returns if it was this one.
 void throw_first_failure(JoinedJob& job, const std::string& folder, const std::exception& error);

@@ -192,7 +192,7 @@ std::int64_t safetensors_bytes(std::span<const TensorSource> tensors, const std:
 }
 
 void write_safetensors(AtomicFile& file, std::span<const TensorSource> tensors,
-                       const std::map<std::string, std::string>& metadata, Sha256* digest) {
+                       const std::map<std::string, std::string>& metadata, BlockedSha256* digest) {
   check_names(tensors);
   const auto put = [&](const void* data, std::size_t bytes) {
     file.write(data, bytes);

@@ -68,6 +68,6 @@ CONSIST_API std::int64_t safetensors_bytes(std::span<const TensorSource> tensors
 /// file. If `digest` is given, it gets every byte of the file. Throws UsageError for two tensors of one name, and what `file` and
 /// the sources throw.
 CONSIST_API void write_safetensors(AtomicFile& file, std::span<const TensorSource> tensors,
-                                   const std::map<std::string, std::string>& metadata, Sha256* digest = nullptr);
+                                   const std::map<std::string, std::string>& metadata, BlockedSha256* digest = nullptr);
 
 }  // namespace consist

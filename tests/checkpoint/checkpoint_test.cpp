@@ -29,7 +29,7 @@ void flip_bit(const std::string& path, std::size_t byte) {
 TEST(CheckpointState, RoundTrip) {
   CheckpointState state = state_at(40);
   state.ranks = 3;
-  state.files = {{"rank-00000.safetensors", 123, sha256_of("a")}, {"rank-00002.safetensors", 1LL << 40, sha256_of("b")}};
+  state.files = {{"rank-00000.safetensors", 123, sha256_of("a")}, {"rank-00002.safetensors", 1LL << 40, sha256_of("b"), true}};
   EXPECT_EQ(parse_checkpoint_state(to_text(state), "state.json"), state);
   EXPECT_EQ(parse_checkpoint_file(to_text(state.files[1])), state.files[1]);
   state.room = 1.5 * 1.5 * 1.1;
@@ -65,7 +65,7 @@ TEST(CheckpointState, WhatIsWrongIsNamed) {
   refused("[]", "no object");
   refused("{}", "no format");
   refused(R"({"format":"zip"})", "not marked");
-  refused(R"({"format":"consist checkpoint","version":3})", "version 3, this program reads versions up to 2");
+  refused(R"({"format":"consist checkpoint","version":4})", "version 4, this program reads versions up to 3");
   refused(R"({"format":"consist checkpoint","version":1,"state":{},"sha256":"0"})", "checksum");
   refused(with_state("{}"), "no step");
   refused(with_state(R"({"step":-1})"), "illegal step");
@@ -81,6 +81,8 @@ TEST(CheckpointState, WhatIsWrongIsNamed) {
   refused(with_state(head + "[" + entry("") + "]" + tail), "plain file name");
   refused(with_state(head + "[" + entry("x") + "," + entry("x") + "]" + tail), "twice");
   refused(with_state(head + R"([{"bytes":1,"name":"x","sha256":"00"}])" + tail), "illegal sha256");
+  const std::string hashed = entry("x").insert(entry("x").size() - 1, R"(,"sha256_blocks":1024)");
+  refused(with_state(head + "[" + hashed + "]" + tail), "illegal sha256_blocks");
   EXPECT_EQ(parse_checkpoint_state(with_state(head + "[" + entry("x") + "]" + tail), "a/state.json").files.size(), 1U);
 }
 
@@ -121,6 +123,28 @@ TEST(Checkpoint, OneOfTheSameStepIsReplaced) {
   flip_bit(folder / "step-00000030/rank-00000.safetensors", 3000);
   save(writer, 11);
   EXPECT_THAT(steps_in(folder.path()), ElementsAre(30, 20, 11));
+}
+
+TEST(Checkpoint, LargeFilesAreHashedInBlocksAndThoseOfEarlierVersionsInWhole) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer(folder.path(), 3);
+  CheckpointState state = state_at(10);
+  const std::string partial = writer.begin(10);
+  state.files = {write_checkpoint_file(partial, checkpoint_file_name(0), std::vector{ramp_source("x", 10'000'000)}, {}, 3)};
+  EXPECT_TRUE(state.files[0].hashed_in_blocks);
+  const std::string file = partial + "/" + state.files[0].name;
+  state.version = 2;
+  state.files[0] = {state.files[0].name, state.files[0].bytes, sha256_of(InputFile(file))};
+  writer.commit(state);
+  EXPECT_EQ(latest_checkpoint(folder.path()).value().state().version, 2);
+
+  state = state_at(20);
+  state.files = {
+      write_checkpoint_file(writer.begin(20), checkpoint_file_name(0), std::vector{ramp_source("x", 10'000'000)}, {}, 3)};
+  writer.commit(state);
+  EXPECT_EQ(latest_checkpoint(folder.path()).value().state().step, 20);
+  flip_bit(folder / "step-00000020/rank-00000.safetensors", 39'000'000);
+  EXPECT_EQ(latest_checkpoint(folder.path()).value().state().step, 10);
 }
 
 TEST(Checkpoint, EveryDamagedFileIsRefusedAndTheOneBeforeIsUsed) {

@@ -73,6 +73,30 @@ TEST(Sha256, AFileInSeveralBlocks) {
   EXPECT_EQ(pieces.hex(), sha256_of(text));
 }
 
+TEST(BlockedSha256, IsThatOfTheBlocksDigests) {
+  const TemporaryFolder folder;
+  const auto block = static_cast<std::size_t>(BlockedSha256::block);
+  std::string text(3 * block + 5, ' ');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i >> 7U);
+  const auto made = [&](std::size_t size, int threads) {
+    BlockedSha256 digest(threads);
+    for (std::size_t at = 0; at < size; at += 7'000'001)
+      digest.update(text.data() + at, std::min<std::size_t>(7'000'001, size - at));
+    return digest.hex();
+  };
+  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, block, block + 1, 2 * block, text.size()}) {
+    SCOPED_TRACE(size);
+    std::string digests;
+    for (std::size_t at = 0; at < size; at += block) digests += sha256_of(text.substr(at, std::min(block, size - at)));
+    const std::string expected = sha256_of(size <= block ? text.substr(0, size) : digests);
+    write_whole(folder / "a", text.substr(0, size));
+    for (const int threads : {1, 2, 7}) {
+      EXPECT_EQ(made(size, threads), expected) << threads;
+      EXPECT_EQ(blocked_sha256_of(InputFile(folder / "a"), threads), expected) << threads;
+    }
+  }
+}
+
 TEST(AtomicFile, IsSeenOnlyWhenWhole) {
   const TemporaryFolder folder;
   const std::string path = folder / "a";
