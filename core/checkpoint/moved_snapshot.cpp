@@ -10,6 +10,7 @@
 
 #include "consist/error.h"
 #include "consist/log.h"
+#include "consist/text.h"
 #include "core/base/write_text.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/written_files.h"
@@ -131,31 +132,46 @@ void MovedSnapshot::tell_files() {
     const json of_host = json::parse(text);
     if (!of_host.contains("files")) continue;
     state_ = parse_checkpoint_state(of_host.at("state").get<std::string>(), "the state of a snapshot on " + hosts_[host].name);
-    const Mesh mesh = parse_mesh(state_.layout, "the state of a snapshot");
+    mesh_ = parse_mesh(state_.layout, "the state of a snapshot");
     for (const json& listed : of_host.at("files")) {
       const CheckpointFile entry = parse_checkpoint_file(listed.at("entry").get<std::string>());
       File& file = files_.try_emplace(entry.name, File{entry, {}, "", {}}).first->second;
       if (host != own_) file.holders.push_back(host);
       std::ranges::sort(file.holders);
       if (!file.parts.empty()) continue;
-      const std::optional<int> rank = rank_of_checkpoint_file(entry.name);
-      if (!rank) throw DataError("a snapshot on " + hosts_[host].name + " has a file " + entry.name + ", which is no rank's");
-      for (const auto& [tensor, part] : listed.at("parts").items())
-        file.parts.emplace(tensor, part_of(part.get<std::string>(), mesh, *rank, tensor, entry.name));
+      if (!rank_of_checkpoint_file(entry.name))
+        throw DataError("a snapshot on " + hosts_[host].name + " has a file " + entry.name + ", which is no rank's");
+      for (const auto& [tensor, part] : listed.at("parts").items()) file.parts.emplace(tensor, part.get<std::string>());
     }
   }
 }
 
+TensorPart MovedSnapshot::part(const File& file, const std::string& tensor) const {
+  return part_of(file.parts.at(tensor), mesh_, *rank_of_checkpoint_file(file.entry.name), tensor, file.entry.name);
+}
+
+/// The ranks look at a share of the tensors each: where these are cut along an inner dimension they have very many ranges.
 bool MovedSnapshot::is_whole(const std::vector<std::string>& named) const {
-  std::map<std::string, MissingElements> missing;
-  for (const auto& [file_name, file] : files_) {
-    for (const auto& [tensor, part] : file.parts) {
-      const LocalRange all{0, 0, part.whole.elements()};
-      missing.try_emplace(tensor, std::span(&all, 1)).first->second.take(part.ranges);
-    }
+  std::set<std::string> tensors;
+  for (const auto& [name, file] : files_) {
+    for (const auto& [tensor, text] : file.parts) tensors.insert(tensor);
   }
-  return std::ranges::all_of(named, [&](const std::string& name) { return missing.contains(name); }) &&
-         std::ranges::all_of(missing, [](const auto& entry) { return entry.second.empty(); });
+  bool whole = std::ranges::all_of(named, [&](const std::string& name) { return tensors.contains(name); });
+  int number = 0;
+  for (const std::string& tensor : tensors) {
+    if (number++ % job_->size() != job_->rank()) continue;
+    std::optional<MissingElements> missing;
+    for (const auto& [name, file] : files_) {
+      if (!file.parts.contains(tensor)) continue;
+      const TensorPart there = part(file, tensor);
+      const LocalRange all{0, 0, there.whole.elements()};
+      if (!missing) missing.emplace(std::span(&all, 1));
+      missing->take(there.ranges);
+    }
+    whole = whole && missing->empty();
+  }
+  const std::vector<std::string> told = job_->all_gather("snapshot.moved.whole", whole ? "yes" : "no", checkpoint_timeout);
+  return std::ranges::all_of(told, [](const std::string& text) { return text == "yes"; });
 }
 
 /// The files of other hosts that this rank needs beside those of its own host.
@@ -165,9 +181,8 @@ std::vector<std::string> MovedSnapshot::lacking(const NeededRanges& needed) cons
     MissingElements missing(ranges);
     for (const bool here : {true, false}) {
       for (const auto& [name, file] : files_) {
-        const auto part = file.parts.find(tensor);
-        if (missing.empty() || file.here.empty() == here || part == file.parts.end()) continue;
-        if (missing.take(part->second.ranges) && !here) names.insert(name);
+        if (missing.empty() || file.here.empty() == here || !file.parts.contains(tensor)) continue;
+        if (missing.take(part(file, tensor).ranges) && !here) names.insert(name);
       }
     }
   }
@@ -222,6 +237,17 @@ void MovedSnapshot::transfer(FileExchange& exchange, std::vector<Transfer> left,
   }
 }
 
+void MovedSnapshot::check_memory(const std::vector<Transfer>& transfers, const std::string& folder) const {
+  std::int64_t bytes = 0;
+  for (const Transfer& one : transfers) {
+    if (std::ranges::find(hosts_[own_].ranks, one.to) != hosts_[own_].ranks.end()) bytes += files_.at(one.file).entry.bytes;
+  }
+  const auto free = static_cast<std::int64_t>(std::filesystem::space(folder).available);
+  if (bytes > free)
+    throw UsageError("the ranks on " + hosts_[own_].name + " need " + bytes_text(bytes) + " of other hosts' snapshots in " +
+                     folder + ", where " + bytes_text(free) + " are free: more shared memory or more hosts are needed");
+}
+
 Checkpoint MovedSnapshot::gather(FileExchange* exchange, const NeededRanges& needed, const std::string& folder) const {
   const std::vector<Transfer> transfers = plan_transfers(needed);
   const std::vector<int>& ranks = hosts_[own_].ranks;
@@ -238,6 +264,7 @@ Checkpoint MovedSnapshot::gather(FileExchange* exchange, const NeededRanges& nee
   if (place() == 0) {
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
+    check_memory(transfers, folder);
     for (const auto& [name, file] : files_) {
       if (!file.here.empty()) std::filesystem::create_hard_link(file.here, folder + "/" + name);
     }

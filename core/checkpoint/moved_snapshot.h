@@ -36,8 +36,8 @@ class MovedSnapshot {
 
   const CheckpointState& state() const noexcept { return state_; }
 
-  /// Brings what this host's ranks lack of what they need, and returns a checkpoint in `folder`, which is made, with these files and
-  /// those that were here. `exchange` may be null on a single host.
+  /// Brings what this host's ranks lack of what they need, and returns a checkpoint in `folder`, which is made, with these files
+  /// and those that were here. `exchange` may be null on a single host. Throws UsageError where there is no room for them.
   Checkpoint gather(FileExchange* exchange, const NeededRanges& needed, const std::string& folder) const;
 
  private:
@@ -45,7 +45,7 @@ class MovedSnapshot {
     CheckpointFile entry;
     std::vector<std::size_t> holders;  // hosts, ascending
     std::string here;                  // its path on this host; empty: not here
-    std::map<std::string, TensorPart> parts;
+    std::map<std::string, std::string> parts;  // part_text_in(), by tensor
   };
   struct Transfer {
     std::string file;
@@ -59,6 +59,8 @@ class MovedSnapshot {
   void verify();
   void tell_files();
   bool is_whole(const std::vector<std::string>& named) const;
+  TensorPart part(const File& file, const std::string& tensor) const;
+  void check_memory(const std::vector<Transfer>& transfers, const std::string& folder) const;
   std::vector<std::string> lacking(const NeededRanges& needed) const;
   std::vector<Transfer> plan_transfers(const NeededRanges& needed) const;
   void transfer(FileExchange& exchange, std::vector<Transfer> left, const std::string& folder) const;
@@ -69,6 +71,7 @@ class MovedSnapshot {
   std::size_t own_;
   CheckpointState state_;
   std::map<std::string, File> files_;  // of all hosts, by name
+  Mesh mesh_;                          // of the ranks that wrote them
 };
 
 }  // namespace consist

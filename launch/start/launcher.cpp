@@ -48,8 +48,8 @@ class Launcher {
       if (status) return *status;
       if (asked_to_stop()) return exit_stopped;
     }
-  } catch (const JobHasEnded&) {
-    std::fprintf(stderr, "consist launch: the job has ended without this node\n");
+  } catch (const NotNeeded& not_needed) {
+    std::fprintf(stderr, "consist launch: %s\n", printable(not_needed.why).c_str());
     return 0;
   }
 
@@ -160,8 +160,11 @@ class Launcher {
       nodes_->leave();
       return status;
     }
+    // Fewer nodes may lack the memory: then the job waits for others instead.
+    const bool too_few = end.failure.status == exit_usage && !nodes_->is_whole() && !generation.stopping();
     // Node 0 decides, since it knows all failures before.
-    const RestartPolicy::Decision decision = policy_.decide(end.failure, generation.stopping());
+    const RestartPolicy::Decision decision =
+        too_few ? policy_.decide_for_lost_node() : policy_.decide(end.failure, generation.stopping());
     const std::string said = nodes_->hear(decision.again ? "again" : "end " + decision.why_not);
     if (said != "again") {
       say_end(end.failure.text(), said.size() > 4 ? said.substr(4) : "");
@@ -169,6 +172,11 @@ class Launcher {
       return status != 0 ? status : exit_peer_failed;
     }
     go_on(end.failure, policy_.used());
+    if (too_few) {
+      nodes_->refuse_number(end.failure.text());
+      nodes_->leave();
+      nodes_->dissolve();
+    }
     return std::nullopt;
   }
 

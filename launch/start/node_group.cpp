@@ -25,7 +25,6 @@ constexpr milliseconds wait_for_ends{120'000};
 constexpr milliseconds between_tries{500};
 // Of a group whose nodes may be fewer: its launchers have all just met.
 constexpr milliseconds time_to_form{15'000};
-constexpr milliseconds time_for_ends_of_ranks{20'000};
 constexpr milliseconds between_words{15'000};
 
 /// Joins, again and again: who comes while the job before is ending is turned away.
@@ -113,7 +112,7 @@ bool NodeGroup::form_varying(const Stopped& stopped) {
     address.local_size = 1;
     address.master_port = crew->port;
     address.listen_fd = listener.release();
-    address.join_timeout = time_to_form;
+    address.join_timeout = std::min(time_to_form, options_.timeout);
     try {
       if (!join(std::move(address), stopped)) return false;
       members_ = crew->nodes;
@@ -180,7 +179,7 @@ bool NodeGroup::is_enough(const std::vector<int>& present, Clock::time_point beg
   if (members_.empty()) return waited >= default_join_timeout - between_tries;  // a job begins with all, as long as they may come
   const bool all_expected = std::ranges::includes(present, expected_);
   const bool for_lost = lost_ == 0 || waited >= options_.wait;
-  return for_lost && (all_expected || waited >= std::max(options_.wait, time_for_ends_of_ranks));
+  return for_lost && (all_expected || waited >= std::max(options_.wait, options_.wait_for_others));
 }
 
 void NodeGroup::watch(std::vector<pollfd>& entries) const {

@@ -28,6 +28,8 @@ struct NodeOptions {
   int least = 0;                              ///< nodes with which the job goes on where others are lost; 0: all
   /// For a launcher in the place of a lost one, before the job goes on without it.
   std::chrono::milliseconds wait{20'000};
+  /// For launchers of the last group that are not known to be lost: their ranks may still be ending.
+  std::chrono::milliseconds wait_for_others{20'000};
   /// Numbers of nodes from `least` to `nodes` with which the job cannot go on, and why.
   std::map<int, std::string> unfit = {};
 
@@ -42,12 +44,15 @@ class NodeGroup {
 
   /// Returns when the launchers of all machines have come, or false once `stopped`, which is asked often, says so. Throws
   /// SystemError where they do not within default_join_timeout, and what join_job() does. Where the nodes may be fewer: after a
-  /// loss those that are left make the group once NodeOptions::wait is over, if they are as many as fit. Then throws JobHasEnded,
-  /// too, where the job has ended before this node was needed.
+  /// loss those that are left make the group once NodeOptions::wait is over, if they are as many as fit. Then throws NotNeeded,
+  /// too.
   bool form(const std::function<bool()>& stopped);
   bool is_formed() const noexcept { return job_ != nullptr; }
   /// After a PeerError: the member of this number is lost. -1: none is, all are to meet again.
   void dissolve(int lost = -1);
+  /// The job cannot go on with as many nodes as there are, since its ranks were refused there.
+  void refuse_number(const std::string& why) { options_.unfit.emplace(static_cast<int>(members_.size()), why); }
+  bool is_whole() const noexcept { return members_.size() == static_cast<std::size_t>(options_.nodes); }
   /// The node that this member of the group is.
   int node_of(int member) const;
   /// Ascending; those of the last group where there is none.

@@ -91,7 +91,7 @@ RollCall::RollCall(MeetingPlace place)
     : place_(std::move(place)), gate_(listen(place_), place_.token, purpose, "the launchers' meeting place") {}
 
 RollCall::~RollCall() {
-  for (const Guest& guest : guests_) tell(guest.socket, {{"ended", true}});
+  for (const Guest& guest : guests_) tell(guest.socket, {{"over", "the job has ended without this node"}});
 }
 
 void RollCall::watch(std::vector<pollfd>& entries) const {
@@ -128,8 +128,10 @@ void RollCall::admit(network::Admitted admitted) {
     return tell(admitted.socket, {{"refused", "node 0 was started with --nnodes " + std::to_string(place_.nodes) + ", node " +
                                                   std::to_string(node) + " with --nnodes " + std::to_string(nodes)}});
   const auto same = std::ranges::find(guests_, node, &Guest::node);
-  if (same != guests_.end() && is_there(*same)) return tell(admitted.socket, {{"taken", true}});
-  if (same != guests_.end()) guests_.erase(same);
+  if (same != guests_.end()) {
+    tell(same->socket, {{"over", "another launcher has come as node " + std::to_string(node)}});
+    guests_.erase(same);
+  }
   guests_.push_back({node, std::move(admitted.socket), Clock::now(), Clock::now()});
 }
 
@@ -149,26 +151,17 @@ void RollCall::dismiss(const Crew& crew) {
 }
 
 std::optional<Crew> answer_roll_call(const MeetingPlace& place, const std::function<bool()>& stopped, milliseconds patience) {
-  std::string last;
   auto deadline = Clock::now() + patience;
   try {
     for (bool first = true;; first = false) {
       if (!first) std::this_thread::sleep_for(between_tries);
       Visit visit(place, stopped, deadline);
       const std::optional<json> said = visit.hear();
-      if (!said || !said->is_object()) {
-        last = "its connections to node 0 end";
-        deadline = Clock::now() + patience;
-      } else if (said->contains("ended")) {
-        throw JobHasEnded{};
-      } else if (said->contains("refused")) {
-        throw UsageError(said->at("refused").get<std::string>());
-      } else if (said->contains("taken")) {
-        last = "another launcher is there as node " + std::to_string(place.node);
-      } else if (said->contains("crew")) {
-        return Crew{said->at("crew").get<std::vector<int>>(), said->at("port").get<std::uint16_t>()};
-      }
-      if (Clock::now() >= deadline) throw SystemError("node " + std::to_string(place.node) + " cannot join the job: " + last);
+      deadline = Clock::now() + patience;
+      if (!said || !said->is_object()) continue;  // the connection has ended
+      if (said->contains("over")) throw NotNeeded{said->at("over").get<std::string>()};
+      if (said->contains("refused")) throw UsageError(said->at("refused").get<std::string>());
+      if (said->contains("crew")) return Crew{said->at("crew").get<std::vector<int>>(), said->at("port").get<std::uint16_t>()};
     }
   } catch (const Stopped&) {
     return std::nullopt;

@@ -16,8 +16,10 @@
 
 namespace consist::launch {
 
-/// The job has ended while a launcher waited.
-struct JobHasEnded {};
+/// A launcher that waited is not needed any more: a sentence says why.
+struct NotNeeded {
+  std::string why;
+};
 
 /// Those that make the next generation.
 struct Crew {
@@ -42,7 +44,7 @@ class RollCall {
   ~RollCall();  ///< tells those that wait that the job has ended
 
   void watch(std::vector<pollfd>& entries) const;
-  /// Takes in who has come, and drops who is gone or has said nothing for a while.
+  /// Takes in who has come, and drops who is gone or has said nothing for a while. Of two launchers of one node the newer counts.
   void serve();
   /// Those that wait and node 0, ascending.
   std::vector<int> present() const;
@@ -63,9 +65,9 @@ class RollCall {
   std::vector<Guest> guests_;
 };
 
-/// The others' side: waits until node 0 names a crew that this node is of. Comes again where the connection ends. Nothing: `stopped`,
-/// which is asked often, has said so. Throws JobHasEnded, UsageError where node 0's job has other nodes, and SystemError where
-/// node 0 cannot be reached, or another launcher has this one's place, for as long as `patience`.
+/// The others' side: waits until node 0 names a crew that this node is of. Comes again where the connection ends. Nothing:
+/// `stopped`, which is asked often, has said so. Throws NotNeeded, UsageError where node 0's job has other nodes, and SystemError
+/// where node 0 cannot be reached for as long as `patience`.
 std::optional<Crew> answer_roll_call(const MeetingPlace& place, const std::function<bool()>& stopped,
                                      std::chrono::milliseconds patience);
 

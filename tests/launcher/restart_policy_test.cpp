@@ -99,6 +99,23 @@ TEST(RankBoard, KeepsWhatRanksLeave) {
   EXPECT_THAT(board.take_reasons(), IsEmpty());
 }
 
+TEST(RankBoard, TellsRanksOfAPauseAndOfNodesThatChange) {
+  RankBoard board = RankBoard::create(1);
+  RankBoard of_rank(dup(board.fd()));
+  EXPECT_FALSE(of_rank.pause_requested());
+  board.request_pause();
+  EXPECT_TRUE(of_rank.pause_requested());
+  board.begin_generation();
+  EXPECT_FALSE(of_rank.pause_requested());
+  EXPECT_FALSE(of_rank.take_change().has_value());
+  board.tell_change({.ranks_before = 4, .ranks = 3, .left_out = "2", .came = ""});
+  const std::optional<NodeChange> change = of_rank.take_change();
+  ASSERT_TRUE(change.has_value());
+  EXPECT_EQ(change->ranks, 3);
+  EXPECT_EQ(change->left_out, "2");
+  EXPECT_FALSE(board.take_change().has_value()) << "it is told once";
+}
+
 TEST(RankBoard, RefusesWhatIsNoBoard) {
   char name[] = "/tmp/consist-board-XXXXXX";
   const int file = mkstemp(name);

@@ -19,10 +19,13 @@ class Events final : public TrainerEvents {
   void evaluated(const EvaluationReport& report) override { evaluations.push_back(report.step); }
   void checkpoint(std::int64_t step) override { checkpoints.push_back(step); }
   void snapshot(std::int64_t step) override { snapshots.push_back(step); }
+  void snapshot_before_pause(std::int64_t step) override { pauses.push_back(step); }
   bool stop_requested() override { return last + 1 == stop_before_; }
+  bool pause_requested() override { return last + 1 == pause_before; }
 
   std::int64_t last = 0;
-  std::vector<std::int64_t> evaluations, checkpoints, snapshots;
+  std::int64_t pause_before = -1;
+  std::vector<std::int64_t> evaluations, checkpoints, snapshots, pauses;
   std::vector<std::pair<std::int64_t, double>> rates;
 
  private:
@@ -152,6 +155,18 @@ TEST_F(Trainer, EndsBehindTheStepThatItIsAskedInAndSaves) {
   EXPECT_THAT(saving.checkpoints, ElementsAre(3));
   EXPECT_EQ(run(7, not_saving, [](TrainerSettings&) {}), TrainerResult::stopped);
   EXPECT_THAT(not_saving.checkpoints, ElementsAre());
+}
+
+TEST_F(Trainer, PausesBehindTheStepThatItIsAskedInWithASnapshot) {
+  Events events, at_the_end, stopped(3);
+  events.pause_before = stopped.pause_before = 3;
+  EXPECT_EQ(run(7, events, [](TrainerSettings& settings) { settings.checkpoint_every = 5; }), TrainerResult::paused);
+  EXPECT_EQ(events.last, 3);
+  EXPECT_THAT(events.pauses, ElementsAre(3));
+  EXPECT_THAT(events.checkpoints, ElementsAre()) << "it is no end";
+  at_the_end.pause_before = 7;
+  EXPECT_EQ(run(7, at_the_end, [](TrainerSettings&) {}), TrainerResult::finished);
+  EXPECT_EQ(run(7, stopped, [](TrainerSettings&) {}), TrainerResult::stopped) << "who wants the end counts more";
 }
 
 }  // namespace
