@@ -14,6 +14,8 @@ struct ClusterSettings {
   std::string consist;  ///< the executable, as nodes find it
   int nodes = 1;        ///< of a job whose --ranks is not given
   int ranks_per_node = 1;
+  int least_nodes = 0;  ///< with which a job goes on when others are lost; 0: all
+  int node_wait = 0;    ///< seconds that it waits before, for another one; 0: as `consist launch` does
   int max_jobs = 0;                                              ///< jobs of a comparison that run at once; 0: all
   std::vector<std::string> before;                               ///< lines of the shell in front of the ranks
   std::vector<std::pair<std::string, std::string>> environment;  ///< variables of the ranks, in the file's order

@@ -36,22 +36,29 @@ std::string rank_words(const TrainJob& job, const std::string& config) {
   return " " + job.command + (job.command == "train" ? " --config " + config : "") + shell_words(job.words);
 }
 
+bool varies(const ClusterSettings& settings, const Division& division, const TrainJob& job) {
+  return job.restarts && settings.least_nodes > 0 && settings.least_nodes < division.nodes;
+}
+
 std::string launch_command(const ClusterSettings& settings, const Division& division, const LaunchPlaces& places,
                            const TrainJob& job) {
   std::string text = shell_word(settings.consist) + " launch --nproc " + std::to_string(division.ranks_per_node);
+  const bool fewer = varies(settings, division, job);
+  const std::string least = fewer ? std::to_string(settings.least_nodes) + ":" : "";
   if (division.nodes > 1)
-    text += " --nnodes " + std::to_string(division.nodes) + " --node-rank " + places.node + " --master " + places.master;
+    text += " --nnodes " + least + std::to_string(division.nodes) + " --node-rank " + places.node + " --master " + places.master;
+  if (fewer && settings.node_wait > 0) text += " --node-wait " + std::to_string(settings.node_wait);
   return text + " --" + rank_words(job, places.config);
 }
 
-std::string watched_lines(const std::string& command, const std::string& end) {
+std::string watched_lines(const std::string& command, const std::string& end, const std::string& before_end) {
   return "set -m  # signals that this shell has ignored are not ignored there\n" + command +
          " 3<&- &\n"
          "launcher=$!\n"
          "set +m  # or it says how its jobs end\n"
          "# Signals that the connection names; its end asks for the ranks' end.\n"
-         "{ while IFS= read -r signal <&3; do kill -s \"$signal\" \"$launcher\"; done; kill -s " +
-         end +
+         "{ while IFS= read -r signal <&3; do kill -s \"$signal\" \"$launcher\"; done; " +
+         before_end + "kill -s " + end +
          " \"$launcher\"; } > /dev/null 2>&1 &\n"
          "watcher=$!\n"
          "wait \"$launcher\"\n"

@@ -21,8 +21,11 @@ std::string forget_lines();
 std::string environment_lines(const ClusterSettings& settings, const std::string& of_job = "");
 
 /// Lines that run a command, whose status is then in $status. Signals that are named on descriptor 3 are sent to it, `end` at
-/// the end of what there is to read: the process with the other end is the command's life.
-std::string watched_lines(const std::string& command, const std::string& end = "TERM");
+/// the end of what there is to read: the process with the other end is the command's life. `before_end`: commands, each with its
+/// semicolon, that are run then before.
+std::string watched_lines(const std::string& command, const std::string& end = "TERM", const std::string& before_end = "");
+/// True if the job goes on without some of its nodes when these are lost.
+bool varies(const ClusterSettings& settings, const Division& division, const TrainJob& job);
 
 /// Places in a command that starts a node's ranks, each as a shell is to read it.
 struct LaunchPlaces {

@@ -8,9 +8,15 @@ losses of the undisturbed run, to the bit. As root:
 
     tests/faults/host_campaign.py --build build --losses 20 --seed 1
 
+With --fewer there is no spare: the job goes on with the hosts that are left, and with all again once the lost one is back. Losses are
+then those of the undisturbed run within --tolerance, as sums are made in another order.
+
+    tests/faults/host_campaign.py --build build --losses 10 --seed 1 --fewer --steps 400 --train=--accumulation=24 --strategies ddp,zero2,zero3-offload
+
 Prints the median of the seconds from the loss to the end of the next step. The exit status is 0 if nothing was found. Needs h5py.
 """
 import argparse
+import json
 import os
 import random
 import statistics
@@ -19,19 +25,24 @@ import tempfile
 import time
 from pathlib import Path
 
-from kill_campaign import SOURCE, Failure
+import h5py
+
+from kill_campaign import SOURCE, Failure, read_losses
 from restart_campaign import GIVE_UP_SECONDS, STRATEGIES, Job, check_record, command, restarts_of, undisturbed
 
 sys.path[:0] = [os.path.join(SOURCE, "tests/ssh"), os.path.join(SOURCE, "tests/hosts")]
 from ssh_hosts import SshNetwork  # noqa: E402
 
 HOSTS = 3  # beside the spare
+WAIT = 2  # seconds, for another host (host-wait)
 
 
 def start(network, consist, name, folder, options):
-    hosts = ", ".join(f'"{host}"' for host in network.addresses)
+    names = list(network.addresses)[:HOSTS if options.fewer else None]
+    hosts = ", ".join(f'"{host}"' for host in names)
+    fewer = f"least-hosts = 1\nhost-wait = {WAIT}\n" if options.fewer else ""
     (folder / "cluster.toml").write_text(
-        f'[ssh]\nhosts = [{hosts}]\nfolder = "{folder}/on-hosts"\nconsist = "{consist}"\n'
+        f'[ssh]\nhosts = [{hosts}]\nfolder = "{folder}/on-hosts"\nconsist = "{consist}"\n{fewer}'
         f'options = ["-F", "{network.folder}/ssh_config", "-o", "ServerAliveInterval=2"]\n')
     words = command(consist, name, str(folder / "run.h5"), options,
                     ["--on=ssh", "--max-restarts=3", f"--snapshot-every={options.every}"])
@@ -69,6 +80,72 @@ def lose(network, consist, name, folder, expected, options, choose):
     return f"{victim} lost after step {done}, goes on after step {again[0]['step']}", seconds
 
 
+def check_near(archive, expected, options):
+    """As check_record(), for a run whose ranks were fewer for a while. The largest relative difference of a loss."""
+    steps, losses, state = read_losses(archive)
+    if state != "finished" or steps != list(range(1, options.steps + 1)):
+        raise Failure(f"the archive is {state} and has the steps {steps[:3]} ... {steps[-3:]}, {len(steps)} of {options.steps}")
+    differences = [abs(one - other) / abs(other) for one, other in zip(losses, expected)]
+    if max(differences) > options.tolerance:
+        at = differences.index(max(differences))
+        raise Failure(f"step {at + 1} has the loss {losses[at]}, {expected[at]} without a failure")
+    return max(differences)
+
+
+def changes_of(archive):
+    with h5py.File(archive, "r") as file:
+        return [json.loads(text) for kind, text in zip(file["events/kind"][:], file["events/text"][:]) if kind == b"nodes"]
+
+
+def leave_out(network, consist, name, folder, expected, options, choose):
+    """One host that is lost, left out and taken in again. Returns as lose()."""
+    ranks = STRATEGIES[name][0]
+    place = choose.randrange(1, ranks)
+    victim = list(network.addresses)[place]
+    step, moment, away = choose.randrange(2 * options.every, options.steps // 3), choose.random(), 3 * choose.random()
+    job = start(network, consist, name, folder, options)
+    lost = False
+    try:
+        job.wait_for_step(step)
+        time.sleep(0.1 * moment)
+        at = time.monotonic()
+        network.lose_node(victim)
+        lost = True
+        while len(job.runs) < 2 and job.process.poll() is None and time.monotonic() < at + GIVE_UP_SECONDS:
+            time.sleep(0.01)
+        time.sleep(away)
+        network.start_node(victim)
+        lost = False
+        back = time.monotonic()
+        status = job.wait(GIVE_UP_SECONDS)
+    finally:
+        job.wait(0)
+        if lost:
+            network.start_node(victim)
+    if status != 0:
+        raise Failure(f"the job ends with status {status} after {victim} was lost:\n{job.text()[-2500:]}")
+    archive = str(folder / "run.h5")
+    worst = check_near(archive, expected, options)
+    again, changes = restarts_of(archive), changes_of(archive)
+    if len(again) != 1 or again[0]["from"] != "the snapshot in memory":
+        raise Failure(f"{len(again)} restarts, from {[event['from'] for event in again]}:\n{job.text()[-1500:]}")
+    if [(one["left_out"], one["came"], one["ranks"]) for one in changes] != [(str(place), "", ranks - 1), ("", str(place), ranks)]:
+        raise Failure(f"the nodes change so: {changes}\n{job.text()[-2500:]}")
+    done = max(number for when, number in job.steps if when < job.runs[1][0])  # what the hosts said last may have come later
+    seconds = next(when for when, _ in job.steps if when > job.runs[1][0]) - at
+    if changes[0]["step"] < (done - 1) // options.every * options.every - options.every:
+        raise Failure(f"goes on after step {changes[0]['step']}; {done} steps were done, with a snapshot every {options.every}")
+    if seconds > options.most + options.timeout + WAIT:
+        raise Failure(f"the next step ended {seconds:.1f} s after {victim} was lost")
+    if changes[1]["step"] != max(number for when, number in job.steps if when < job.runs[2][0]):
+        raise Failure(f"steps are lost where the host is taken in, after {changes[1]['step']}")
+    grown = next(when for when, _ in job.steps if when > job.runs[2][0])
+    pause = grown - max(when for when, _ in job.steps if when < job.runs[2][0])
+    return (f"{victim} lost after step {done}, goes on without it after step {changes[0]['step']} ({done - changes[0]['step']} steps lost), "
+            f"with it again after step {changes[1]['step']}, {grown - back:.1f} s after it answers, for a pause of {pause:.1f} s; "
+            f"losses within {worst:.1e}"), seconds
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(SOURCE, "build"), help="build folder [build]")
@@ -78,6 +155,9 @@ def main():
     parser.add_argument("--every", type=int, default=10, help="steps between snapshots [10]")
     parser.add_argument("--timeout", type=int, default=5, help="--timeout of the runs, in seconds [5]")
     parser.add_argument("--most", type=float, default=10, help="seconds from a loss, beside the timeout, to the next step's end, at most [10]")
+    parser.add_argument("--fewer", action="store_true", help="no host takes the lost one's place until it is back")
+    parser.add_argument("--train", default="", help="more options of the runs, such as --accumulation=24, which makes steps longer")
+    parser.add_argument("--tolerance", type=float, default=1e-5, help="of losses, with --fewer [1e-5]")
     parser.add_argument("--strategies", default="ddp,zero2,zero3-offload,cp,ep")
     options = parser.parse_args()
     consist = os.path.abspath(os.path.join(options.build, "bin/consist"))
@@ -92,7 +172,7 @@ def main():
                 name, folder = names[i % len(names)], Path(scratch, str(i))
                 folder.mkdir()
                 try:
-                    what, seconds = lose(network, consist, name, folder, whole[name], options, choose)
+                    what, seconds = (leave_out if options.fewer else lose)(network, consist, name, folder, whole[name], options, choose)
                     times.append(seconds)
                     print(f"{i + 1}/{options.losses} {name}: {what}, next step after {seconds:.2f} s", flush=True)
                 except Failure as failure:

@@ -49,7 +49,7 @@ def command(consist, name, archive, options, more):
     ranks, strategy = STRATEGIES[name]
     return [consist, "train", "--device=cpu", "--cpu.threads=1", "--dataset=synthetic", "--sequence=32", "--batch=2", "--from-scratch",
             f"--steps={options.steps}", f"--archive={archive}", f"--timeout={options.timeout}", f"--ranks={ranks}", "--json", *strategy,
-            *more]
+            *getattr(options, "train", "").split(), *more]
 
 
 class Job:

@@ -5,6 +5,7 @@
 
 #include "core/job/agreed_token.h"
 #include "launch/cli/exit_status.h"
+#include "launch/cluster/shell.h"
 #include "launch/cluster/ssh/node_script.h"
 
 namespace consist::launch {
@@ -99,6 +100,8 @@ void SshJob::note_ends() {
 void SshJob::note_end(std::size_t number) {
   Place& place = places_[number];
   const int status = *place.host->status();
+  // Launchers that wait for their turn are told of the end; one that has not heard it is asked.
+  if (status == 0 && number == 0 && varies()) next_at_ = std::min(next_at_, Clock::now() + time_after_first_end);
   if (status == 0) return;
   if (status == status_of_ssh) {
     const std::string lost = "host " + place.host->name() + " is lost: " + place.host->last_words();
@@ -144,6 +147,10 @@ void SshJob::replace(std::size_t number) {
   listener_.state("goes on with " + place.host->name() + " in place " + std::to_string(number));
 }
 
+bool SshJob::varies() const {
+  return launch::varies(settings_, {.nodes = static_cast<int>(places_.size())}, job_);
+}
+
 bool SshJob::is_over() const {
   return std::ranges::all_of(places_, [](const Place& place) { return place.ended || place.starts; });
 }
@@ -178,7 +185,7 @@ void SshJob::stop() {
 
 JobEnd SshJob::end() const {
   JobEnd end{first_status_, ""};
-  const auto is_well = [](const Place& place) { return !place.starts && *place.host->status() == 0; };
+  const auto is_well = [this](const Place& place) { return place.starts ? varies() : *place.host->status() == 0; };
   if (first_status_ == 0 && !std::ranges::all_of(places_, is_well)) end.status = exit_failed;
   if (end.status == 0) return end;
   if (stops_ > 0) {

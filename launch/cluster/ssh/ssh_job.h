@@ -45,6 +45,8 @@ class SshJob final : public FollowedJob {
   void replace(std::size_t number);
   void give_up(Place& place, const std::string& why);
   bool is_over() const;
+  /// True if the job goes on without hosts that are lost.
+  bool varies() const;
   /// Asks launchers that still run for their end, or ends them.
   void signal(const char* name);
   JobEnd end() const;

@@ -64,6 +64,8 @@ SshSettings read_ssh_settings(const CommandLine& line) {
   table.text("working-folder", settings.working_folder);
   table.number("port", "0", "0..65535", settings.port);
   table.number("ranks-per-host", "1", "1..1024", settings.ranks_per_node);
+  table.number("least-hosts", "0", "0..65536", settings.least_nodes);
+  table.number("host-wait", "0", "0..86400", settings.node_wait);
   table.read(line);
   if (settings.hosts.empty()) table.lacks("hosts", "the machines on which ranks are started, the one with rank 0 first");
   if (settings.ranks_per_node == 0)
