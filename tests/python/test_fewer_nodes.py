@@ -24,7 +24,8 @@ SECONDS = 120
 
 
 def words(program: str, archive: Path, strategy: str, *more: str) -> List[str]:
-    return [program, "train", "--model", restart_campaign.MODEL, "--from-scratch", "--device", "cpu", "--cpu.threads", "1", "--dataset", "synthetic", "--batch", "2",
+    return [program, "train", "--model", restart_campaign.MODEL, "--from-scratch", "--device", "cpu", "--cpu.threads", "1", "--dataset", "synthetic",
+            "--batch", "2", "--accumulation", "3",
             "--sequence", "32", "--steps", str(STEPS), "--strategy", strategy, "--archive", str(archive), *more]
 
 
@@ -87,7 +88,7 @@ def test_goes_on_without_a_lost_node(program: str, tmp_path: Path, strategy: str
         nodes.end()
     event, = events_of(tmp_path / "run.h5", "nodes")
     assert event == {"step": event["step"], "left_out": "1", "came": "", "ranks_before": 3 * ranks, "ranks": 2 * ranks}
-    assert event["step"] in (10, 20)
+    assert event["step"] in (10, 20, 30), "from a snapshot, and no later step than the one that it was lost in"
     restart, = events_of(tmp_path / "run.h5", "restart")
     assert restart["from"] == "the snapshot in memory" and restart["step"] == event["step"]
 
