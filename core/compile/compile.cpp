@@ -10,13 +10,13 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/rewrite.h"
+#include "core/compile/evaluated_weights.h"
 #include "core/compile/pass_manager.h"
 #include "core/compile/reduced_step.h"
 #include "core/compile/with_cache.h"
 #include "core/experts/expert_choices.h"
 #include "core/experts/force_routes.h"
 #include "core/experts/room_for_rows.h"
-#include "core/passes/evaluated_weights.h"
 #include "core/passes/fuse.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/hoist_step_invariants.h"
@@ -44,7 +44,7 @@ namespace {
 /// step, the stop requests; and where the tokens of a stretch begin.
 bool is_written(const Program& program, const Tensor& input) {
   const std::string name = input.name.substr(0, input.name.find('.'));
-  if (input.name == "optimizer_scalars" || input.name == "stop_requests" || name == "ids" || name == "targets") return true;
+  if (is_optimizer_scalars(input.name) || input.name == "stop_requests" || name == "ids" || name == "targets") return true;
   if (input.name == position_name) return true;
   return std::find(program.fields.begin(), program.fields.end(), Field{name, input.dtype}) != program.fields.end();
 }
@@ -146,7 +146,8 @@ class Passes {
         context_{.dtypes = request.precision->dtypes(), .micro_batches = request.accumulation, .evaluation = evaluation} {
     for (const StrategyUse& use : layout.active) use.strategy->add_passes(of_strategies_.emplace_back(), use.works_on);
     request.precision->add_passes(of_precision_);
-    request.optimizer->add_passes(of_optimizer_);
+    for (const auto& [optimizer, optimizer_name] : request.optimizers.optimizers())
+      optimizer->add_passes(of_optimizers_.emplace_back(optimizer_name, PassList()).second);
   }
 
   /// Forward of one micro-batch, in the precision's dtypes, laid out on the mesh.
@@ -183,7 +184,7 @@ class Passes {
                      request_.precision_name, "rewrite");
     if (context_.evaluation)
       add("evaluated_weights",
-          [this](Program& program) { read_evaluated_weights(program, context_.dtypes, *request_.optimizer); });
+          [this](Program& program) { read_evaluated_weights(program, context_.dtypes, request_.optimizers); });
     of_plugins(PassPoint::forward);
   }
 
@@ -207,7 +208,7 @@ class Passes {
     for (std::size_t k = 0; k < layout_.active.size(); ++k)
       passes_.add_of_part(of_strategies_[k], point, "strategy '" + layout_.active[k].name + "'");
     passes_.add_of_part(of_precision_, point, request_.precision_name);
-    passes_.add_of_part(of_optimizer_, point, request_.optimizer_name);
+    for (const auto& [part, added] : of_optimizers_) passes_.add_of_part(added, point, part);
   }
 
   /// Sums the rows that had no room, on all ranks if on any: those of a pipeline have different instructions by now.
@@ -221,11 +222,11 @@ class Passes {
   void update() {
     passes_.add_call({"update",
                       [this](Program& program, PassContext& context) {
-                        append_optimizer(program, context.dtypes, *request_.optimizer, request_.optimizer_settings,
+                        append_optimizer(program, context.dtypes, request_.optimizers, request_.optimizer_settings,
                                          tokens_per(request_, layout_, request_.accumulation),
-                                         {request_.optimizer_name, [this](int axis) { return layout_.strategy_of(axis).name; }});
+                                         [this](int axis) { return layout_.strategy_of(axis).name; });
                       }},
-                     request_.optimizer_name, "update");
+                     request_.optimizers[0].name, "update");
   }
 
   Program run(int rank) {
@@ -256,7 +257,8 @@ class Passes {
   bool may_overflow_ = false;
   PassManager passes_;
   std::vector<PassList> of_strategies_;
-  PassList of_precision_, of_optimizer_;
+  PassList of_precision_;
+  std::vector<std::pair<std::string, PassList>> of_optimizers_;  // by name, for messages
 };
 
 void divide(const ParallelStrategy& strategy, Program& program, AxisSet axes) {

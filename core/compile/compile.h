@@ -40,8 +40,7 @@ struct CompileRequest {
   double room = 1;  ///< for rows of tokens at experts, as a multiple of what strategies ask for (core/experts/room_for_rows.h)
   bool pack_linears = false;  ///< see core/passes/pack_linears.h
   SharesOfRouter expert_shares = nullptr;  ///< to which tokens are forced (core/experts/force_routes.h); null: routers choose
-  const Optimizer* optimizer = &default_optimizer();
-  std::string optimizer_name = "the optimizer";
+  OptimizerUses optimizers = &default_optimizer();
   OptimizerSettings optimizer_settings;
   /// The machine that is planned for, the same on all ranks. Null: reference_machine().
   std::shared_ptr<const Machine> machine;

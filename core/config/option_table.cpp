@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "consist/error.h"
+#include "core/config/optimizer_rules.h"
 #include "core/config/option_value.h"
 #include "core/config/price.h"
 
@@ -115,6 +116,12 @@ void set_train_only(C& config, const std::string& text) {
 Json get_train_only(const C& config) {
   return patterns_text(config.freeze.trained);
 }
+void set_optimizer_rules(C& config, const std::string& text) {
+  config.optimizer.rules = parse_optimizer_rules(text);
+}
+Json get_optimizer_rules(const C& config) {
+  return text_of(config.optimizer.rules);
+}
 void set_observers(C& config, const std::string& text) {
   config.observers = parse_observers(text);
 }
@@ -188,13 +195,14 @@ constexpr RunOption table[] = {
     row_of<set_train_only, get_train_only>({"train-only", text, "", "only these parameters are trained"}, "PATTERNS", training,
                                            program, Sweep::pluses),
     row<&C::optimizer_plugin>({"optimizer", text, "adamw", "sgd, lion, muon, ..."}, "O", training, program),
+    row_of<set_optimizer_rules, get_optimizer_rules>({"optimizer-rules", text, "", "by name: lm_head*:lr-factor=0.1"}, "RULES",
+                                                     training, program, Sweep::none),
     row<&C::learning_rate>({"learning-rate", real, "3e-4", "peak of the schedule", "0..1e6"}, "X", training, data),
     row<&C::schedule>({"schedule", text, "constant", "linear, cosine, wsd, ..."}, "S", training, program),
     row_of<set_weight_decay, get_weight_decay>({"weight-decay", real, "0.1", "not on norms and biases", "0..1e3"}, "X", training,
                                                program),
-    row_of<set_clip, get_clip>({"clip", real, "1", "largest global gradient norm; 0: no limit", "0..1e9"}, "X", training,
-                               program),
 
+    row_of<set_clip, get_clip>({"clip", real, "1", "largest global gradient norm; 0: no limit", "0..1e9"}, "X", results, program),
     row_of<set_observers, get_observers>(
         {"observe", text, "", "plugins that are told of each step", "", "", "", OptionRole::results}, "NAME,...", results,
         display, Sweep::pluses),

@@ -139,15 +139,17 @@ class Training {
  private:
   void train(int step, Outcome& outcome) {
     const std::int64_t parts = programs_.layout.batch_ranks();
-    std::vector<float> scalars(programs_.parts.optimizer->scalar_count());
-    programs_.parts.optimizer->write_scalars(step + 2, rate, scalars);  // moments are there already
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const std::int64_t index = programs_.layout.batch_index(static_cast<int>(rank));
       for (int m = 0; m < config_.accumulation; ++m) {
         const std::int64_t first = ((step * config_.accumulation + m) * parts + index) * config_.batch;
         write_tokens(ranks_[rank], "." + std::to_string(m), first, config_.batch, config_.sequence, vocabulary_);
       }
-      write_input(ranks_[rank], "optimizer_scalars", {scalars.begin(), scalars.end()});
+      for (const OptimizerUse& use : programs_.parts.optimizers(config_)) {
+        std::vector<float> scalars(use.optimizer->scalar_count());
+        use.optimizer->write_scalars(step + 2, rate * use.rule.rate_factor, scalars);  // moments are there already
+        write_input(ranks_[rank], use.scalars, {scalars.begin(), scalars.end()});
+      }
       write_input(ranks_[rank], "stop_requests", {1});
     }
     run_all(ranks_, options_.order + static_cast<std::uint64_t>(step), step == 0 ? options_.observer : StepObserver());

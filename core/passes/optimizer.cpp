@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <span>
-#include <tuple>
 
 #include "consist/begins.h"
 #include "consist/builder.h"
@@ -213,8 +212,8 @@ void append_stop_requests(Program& program, Builder& builder) {
 namespace {
 
 /// Reduces the gradients that are still partial, and makes the masters and states.
-void make_states(Program& program, Builder& builder, const DTypes& dtypes, const Optimizer& optimizer,
-                 const OptimizerNames& names) {
+void make_states(Program& program, Builder& builder, const DTypes& dtypes, const OptimizerUses& optimizers,
+                 const NameOfStrategy& strategies) {
   for (Parameter& p : program.parameters) {
     if (p.gradient == no_tensor) continue;
     Placements summed = program[p.gradient].placements;
@@ -224,10 +223,11 @@ void make_states(Program& program, Builder& builder, const DTypes& dtypes, const
     p.gradient = builder.reshard(p.gradient, summed);
     const Tensor gradient = program[p.gradient];
     if (dtypes.master) p.master = builder.state(p.name + ".master", *dtypes.master, gradient.shape, gradient.placements);
-    const std::vector<OptimizerState> states = optimizer.states(p, gradient.shape);
-    check_states(states, optimizer.evaluated(p, gradient.shape), p.name);
+    const OptimizerUse& use = optimizers.of(p.name);
+    const std::vector<OptimizerState> states = use.optimizer->states(p, gradient.shape);
+    check_states(states, use.optimizer->evaluated(p, gradient.shape), p.name);
     for (const OptimizerState& state : states) {
-      const Placements placements = placements_of(state, p.name, gradient, program.mesh, names);
+      const Placements placements = placements_of(state, p.name, gradient, program.mesh, {use.name, strategies});
       p.states.push_back({state.name, builder.state(p.name + "." + state.name, state.dtype.value_or(dtypes.moment),
                                                     shape_of(state, gradient.shape), placements)});
     }
@@ -260,49 +260,83 @@ void check_updates(const Program& program, InstructionId first) {
   }
 }
 
+/// Inputs of an update, which the trainer writes or the gradients' norm decides.
+struct UpdateInputs {
+  TensorId scalars = no_tensor, clip = no_tensor;
+};
+
+/// The scalars of each use, by number.
+std::vector<UpdateInputs> scalars_of(Builder& builder, const OptimizerUses& optimizers) {
+  std::vector<UpdateInputs> inputs;
+  for (const OptimizerUse& use : optimizers) {
+    const auto scalars = static_cast<std::int64_t>(use.optimizer->scalar_count());
+    if (scalars == 0) throw ProgramError(use.name + ": its scalar_count() is 0; the update needs the rate at least");
+    inputs.push_back({builder.input(use.scalars, DType::f32, {scalars}), no_tensor});
+  }
+  return inputs;
+}
+
+/// Adds the coefficient; where rows exceeded the capacity of experts, both are such that nothing changes.
+void set_clip(Program& program, Builder& builder, std::vector<UpdateInputs>& inputs, TensorId clip) {
+  const TensorId overflow = overflow_of_all(program, builder);
+  for (UpdateInputs& of_use : inputs) {
+    of_use.clip = clip;
+    if (overflow == no_tensor) continue;
+    const std::vector<TensorId> held = builder.emit("hold_update", {of_use.scalars, clip, overflow}, {}, {"scalars", "clip"});
+    of_use = {held[0], held[1]};
+  }
+}
+
+/// Parameters that are updated side by side have these in common. Those that another rank trains too go apart: random rounding is
+/// keyed by a parameter's group and its place there, and both ranks must come to the same values.
+struct GroupKey {
+  std::int16_t layer;
+  bool decay, tied_replica;
+  std::size_t use;
+  auto operator<=>(const GroupKey&) const = default;
+};
+
+void update_groups(Program& program, Builder& builder, const DTypes& dtypes, const OptimizerUses& optimizers, double weight_decay,
+                   const std::vector<std::int16_t>& layers, const std::vector<UpdateInputs>& inputs) {
+  constexpr std::int64_t seeds_of_a_use = 65536;  // more than there are layers
+  std::map<GroupKey, std::vector<const Parameter*>> groups;
+  for (std::size_t i = 0; i < program.parameters.size(); ++i) {
+    const Parameter& p = program.parameters[i];
+    if (p.gradient == no_tensor) continue;
+    const std::int16_t layer = p.tied_replica < 0 ? layers[i] : std::int16_t{-1};
+    groups[{layer, p.decay, p.tied_replica >= 0, optimizers.index_of(p.name)}].push_back(&p);
+  }
+  for (const auto& [key, group] : groups) {
+    const OptimizerUse& use = optimizers[key.use];
+    builder.tag.layer = key.layer;
+    const std::int64_t seed = key.tied_replica ? -2 : key.layer;
+    UpdateGroup parameters{.parameters = {},
+                           .weight_decay = use.rule.weight_decay.value_or(key.decay ? weight_decay : 0.0),
+                           .stochastic_rounding = dtypes.stochastic_rounding,
+                           .seed = seed + seeds_of_a_use * static_cast<std::int64_t>(key.use)};
+    for (const Parameter* p : group) parameters.parameters.push_back(updated(*p));
+    use.optimizer->update(builder, inputs[key.use].scalars, inputs[key.use].clip, parameters);
+  }
+}
+
 }  // namespace
 
-void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& optimizer, const OptimizerSettings& settings,
-                      double targets, const OptimizerNames& names) {
+void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerUses& optimizers, const OptimizerSettings& settings,
+                      double targets, const NameOfStrategy& strategies) {
   const std::vector<std::int16_t> layers = layers_of_gradients(program);
   Builder builder(program);
   builder.tag = {Phase::optimizer, -1, -1, who};
-  make_states(program, builder, dtypes, optimizer, names);
+  make_states(program, builder, dtypes, optimizers, strategies);
 
-  const auto scalars = static_cast<std::int64_t>(optimizer.scalar_count());
-  if (scalars == 0) throw ProgramError("the optimizer's scalar_count() is 0; the update needs the rate at least");
-  TensorId optimizer_scalars = builder.input("optimizer_scalars", DType::f32, {scalars});
+  std::vector<UpdateInputs> inputs = scalars_of(builder, optimizers);
   const TensorId count = count_of_all(program, builder);
   const TensorId squares = per_target(builder, total_sum_of_squares(program, builder), count, targets, 2);
   const std::vector<TensorId> clip =
       builder.emit("clip_coefficient", {squares}, {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
-  TensorId coefficient = per_target(builder, clip[1], count, targets, 1);
-  if (const TensorId overflow = overflow_of_all(program, builder); overflow != no_tensor) {
-    const std::vector<TensorId> held =
-        builder.emit("hold_update", {optimizer_scalars, coefficient, overflow}, {}, {"scalars", "clip"});
-    optimizer_scalars = held[0];
-    coefficient = held[1];
-  }
+  set_clip(program, builder, inputs, per_target(builder, clip[1], count, targets, 1));
 
-  // Parameters that another rank trains too go apart: random rounding is keyed by a parameter's group and its place there, and
-  // both ranks must come to the same values.
-  std::map<std::tuple<std::int16_t, bool, bool>, std::vector<const Parameter*>> groups;
-  for (std::size_t i = 0; i < program.parameters.size(); ++i) {
-    const Parameter& p = program.parameters[i];
-    if (p.gradient == no_tensor) continue;
-    groups[{p.tied_replica < 0 ? layers[i] : std::int16_t{-1}, p.decay, p.tied_replica >= 0}].push_back(&p);
-  }
   const auto first = static_cast<InstructionId>(program.instructions.size());
-  for (const auto& [key, group] : groups) {
-    const auto [layer, decay, tied_replica] = key;
-    builder.tag.layer = layer;
-    UpdateGroup parameters{.parameters = {},
-                           .weight_decay = decay ? settings.weight_decay : 0.0,
-                           .stochastic_rounding = dtypes.stochastic_rounding,
-                           .seed = tied_replica ? -2 : layer};
-    for (const Parameter* p : group) parameters.parameters.push_back(updated(*p));
-    optimizer.update(builder, optimizer_scalars, coefficient, parameters);
-  }
+  update_groups(program, builder, dtypes, optimizers, settings.weight_decay, layers, inputs);
   check_updates(program, first);
   builder.tag = {Phase::optimizer, -1, -1, who};
   make_metric(program, clip[0], "grad_norm");

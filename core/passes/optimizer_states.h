@@ -9,10 +9,13 @@
 
 namespace consist {
 
+/// The name of the strategy of an axis of the mesh, for messages; null: axes are named alone.
+using NameOfStrategy = std::function<std::string(int axis)>;
+
 /// Names for messages.
 struct OptimizerNames {
-  std::string optimizer = "the optimizer";                  ///< "optimizer 'adamw'"
-  std::function<std::string(int axis)> strategy = nullptr;  ///< of an axis of the mesh: "zero2"; null: axes are named alone
+  std::string optimizer = "the optimizer";  ///< "optimizer 'adamw'"
+  NameOfStrategy strategy = nullptr;
 };
 
 /// The placements of a parameter's state beside `gradient`, which is not partial. ERRORS: UsageError that names the optimizer and

@@ -10,6 +10,7 @@
 #include "consist/log.h"
 #include "consist/text.h"
 #include "core/base/did_you_mean.h"
+#include "core/passes/freeze.h"
 #include "core/plan/run_defaults.h"
 #include "core/plugin/kernel_sets.h"
 #include "core/weights/hub_cache.h"
@@ -243,6 +244,7 @@ std::vector<Field> fields_of_datasets(const RunConfig& config, PluginHost& host)
 
 std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host) {
   std::vector<std::string> used{config.precision, config.device, config.optimizer_plugin, config.schedule};
+  for (const OptimizerRule& rule : config.optimizer.rules) used.push_back(rule.optimizer);
   if (config.adapter != no_adapter) used.push_back(config.adapter);
   for (const DatasetChoice& dataset : parse_datasets(config.dataset)) used.insert(used.end(), {dataset.name, dataset.plugin});
   for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
@@ -290,10 +292,35 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
           .fields = fields,
           .pack_linears = config.pack,
           .expert_shares = std::move(shares),
-          .optimizer = optimizer.get(),
-          .optimizer_name = "optimizer '" + config.optimizer_plugin + "'",
+          .optimizers = optimizers(config),
           .optimizer_settings = config.optimizer};
 }
+
+OptimizerUses Parts::optimizers(const RunConfig& config) const {
+  const auto name_of = [](const std::string& plugin) { return "optimizer '" + plugin + "'"; };
+  OptimizerUses all(optimizer.get(), name_of(config.optimizer_plugin));
+  for (std::size_t k = 0; k < config.optimizer.rules.size(); ++k) {
+    const OptimizerRule& rule = config.optimizer.rules[k];
+    const bool has_own = of_rules.at(k) != nullptr;
+    all.add(rule, has_own ? of_rules[k].get() : optimizer.get(), name_of(has_own ? rule.optimizer : config.optimizer_plugin));
+  }
+  return all;
+}
+
+namespace {
+
+void make_optimizers_of_rules(Parts& parts, const RunConfig& config, PluginHost& host) {
+  if (config.optimizer.rules.empty()) return;
+  const Program model = whole_model(*parts.architecture, config.freeze);
+  for (const OptimizerRule& rule : config.optimizer.rules) {
+    require_matches(model, "--optimizer-rules", rule.patterns);
+    const bool has_own = !rule.optimizer.empty() && rule.optimizer != config.optimizer_plugin;
+    parts.of_rules.push_back(has_own ? host.make<Optimizer>("optimizer", rule.optimizer, options_of(config, rule.optimizer))
+                                     : nullptr);
+  }
+}
+
+}  // namespace
 
 Parts make_parts(const RunConfig& config, PluginHost& host) {
   refuse_stray_options(config, host);
@@ -303,6 +330,7 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   adapt(parts, config, host);
   parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of(config, config.optimizer_plugin));
+  make_optimizers_of_rules(parts, config, host);
   parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of(config, config.schedule));
   parts.fields = fields_of_datasets(config, host);
   parts.experts = ExpertLoad::parse(config.expert_load);

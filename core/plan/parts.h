@@ -32,6 +32,7 @@ struct Parts {
   std::string model_folder;  ///< empty for a preset
   std::shared_ptr<Precision> precision;
   std::shared_ptr<Optimizer> optimizer;
+  std::vector<std::shared_ptr<Optimizer>> of_rules;  ///< of --optimizer-rules, by rule; null: `optimizer`
   std::shared_ptr<Schedule> schedule;
   std::vector<std::shared_ptr<ParallelStrategy>> strategies;
   std::vector<StrategyUse> uses;  ///< point into `strategies`
@@ -39,6 +40,8 @@ struct Parts {
   std::shared_ptr<const ExpertLoad> experts;  ///< --expert-load; null: routers choose as they will
 
   CompileRequest compile_request(const RunConfig& config) const;
+  /// The optimizer and the rules; points into the two above.
+  OptimizerUses optimizers(const RunConfig& config) const;
 };
 
 /// True if the config's dataset has ids at random, so that ids can bring about a load of experts

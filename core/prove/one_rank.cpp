@@ -44,6 +44,7 @@ RunConfig alone(const interpreter::RankPrograms& programs) {
   one.optimizer = config.optimizer;
   one.optimizer_plugin = config.optimizer_plugin;
   copy_options(config, config.optimizer_plugin, one);
+  for (const OptimizerRule& rule : config.optimizer.rules) copy_options(config, rule.optimizer, one);
   copy_options(config, config.dataset, one);  // its fields
   copy_options(config, programs.parts.model_name, one);
   return one;

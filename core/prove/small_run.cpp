@@ -138,7 +138,7 @@ class Shrinking {
     const std::int64_t layers = of("num_hidden_layers");
     // Without stages, too, some layers lie between the first and the last.
     std::int64_t few = std::min(layers, std::max<std::int64_t>(stages_, 2) * choice.layers_per_stage + layers % stages_);
-    if (names_layers(plan_.config().freeze) || adapts_layers(plan_.config())) few = layers;
+    if (names_layers(plan_.config()) || adapts_layers(plan_.config())) few = layers;
     model["num_hidden_layers"] = few;
     if (config_.contains("layer_types") && config_["layer_types"].is_array()) {
       Json types = Json::array();
@@ -160,9 +160,11 @@ class Shrinking {
     model["mlp_only_layers"] = dense;
   }
 
-  static bool names_layers(const FreezeRequest& freeze) {
+  static bool names_layers(const RunConfig& config) {
     const auto names = [](const std::string& pattern) { return pattern.find_first_of("0123456789") != std::string::npos; };
-    return std::ranges::any_of(freeze.frozen, names) || std::ranges::any_of(freeze.trained, names);
+    const auto rule_names = [&](const OptimizerRule& rule) { return std::ranges::any_of(rule.patterns, names); };
+    return std::ranges::any_of(config.freeze.frozen, names) || std::ranges::any_of(config.freeze.trained, names) ||
+           std::ranges::any_of(config.optimizer.rules, rule_names);
   }
 
   /// True if an option of the adapter is a text with numbers, as the name of a module of one layer is.

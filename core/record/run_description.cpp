@@ -122,7 +122,7 @@ std::string banner(const Plan& plan, const Dataset& dataset, const PlannedMemory
     text += "\ntransports: " + text_of(links);
   text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " +
           std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
-          std::string(name_of(d.moment)) + "; " + parts.optimizer->describe() + "; learning rate " +
+          std::string(name_of(d.moment)) + "; " + parts.optimizers(config).describe() + "; learning rate " +
           rate_text(config.learning_rate) + ", " + parts.schedule->describe();
   if (parts.adapted) text += "\nadapter: " + parts.adapted->adapter().describe();
   if (summary.fp8_flops > 0)

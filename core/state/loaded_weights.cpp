@@ -6,10 +6,10 @@
 #include <set>
 #include <vector>
 
-#include "consist/builder.h"
 #include "consist/error.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
+#include "core/passes/freeze.h"
 #include "core/state/adapter_export.h"
 #include "core/state/initial_values.h"
 #include "core/state/resume_checks.h"
@@ -17,16 +17,6 @@
 #include "core/weights/stored_parts.h"
 
 namespace consist {
-
-/// The model's parameters, whatever the layout: all that a program of one rank has.
-Program whole_model(const Architecture& architecture, const FreezeRequest& request) {
-  Program program;
-  Builder builder(program);
-  const TensorId ids = builder.input("ids", DType::i32, {1, 1}), targets = builder.input("targets", DType::i32, {1, 1});
-  architecture.build(builder, ids, targets, 1);
-  freeze(program, request);
-  return program;
-}
 
 void check_shape(const Shape& found, const Shape& expected, const std::string& file, const std::string& name) {
   if (found != expected)

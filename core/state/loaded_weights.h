@@ -7,14 +7,10 @@
 #include "core/checkpoint/checkpoint_reader.h"
 #include "core/config/run_config.h"
 #include "core/job/job.h"
-#include "core/passes/freeze.h"
 #include "core/plan/parts.h"
 #include "core/state/training_state.h"
 
 namespace consist {
-
-/// The model's parameters, whatever the layout: all that a program of one rank has.
-Program whole_model(const Architecture& architecture, const FreezeRequest& freeze);
 
 /// Throws DataError unless a tensor of a file has the shape that the model needs.
 void check_shape(const Shape& found, const Shape& expected, const std::string& file, const std::string& name);

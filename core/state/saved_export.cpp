@@ -64,15 +64,17 @@ void SavedState::export_model(TrainingState& state) const {
   const bool divided = program.stage_axis >= 0 ||
                        std::any_of(program.parameters.begin(), program.parameters.end(),
                                    [&](const Parameter& p) { return is_exported(p) && !is_whole(program, weights_of(p)); });
+  const OptimizerUses optimizers = parts_.optimizers(config_);
   OwnedTensors mine;
   for (const Parameter& parameter : program.parameters) {
     if (!is_exported(parameter)) continue;
     if (parameter.tied_replica >= 0 && parameter.tied_replica < job_.rank()) continue;  // that one exports it
-    mine.add(program, job_.rank(), parameter.name, weights_of(parameter), DType::f32,
-             [this, &state, &parameter](void* to, std::int64_t first, std::int64_t count) {
-               state.read_evaluated_weights(parameter, *parts_.optimizer, first,
-                                            {static_cast<float*>(to), static_cast<std::size_t>(count)});
-             });
+    mine.add(
+        program, job_.rank(), parameter.name, weights_of(parameter), DType::f32,
+        [&state, &parameter, optimizer = optimizers.of(parameter.name).optimizer](void* to, std::int64_t first,
+                                                                                  std::int64_t count) {
+          state.read_evaluated_weights(parameter, *optimizer, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});
+        });
   }
   const StoredDType dtype = dtype_that_holds(mine, divided);
   if (!parts_.adapted) round_all(mine.sources, dtype);

@@ -26,12 +26,13 @@ namespace consist {
 namespace {
 
 /// By parameter of the model, the names of what a checkpoint holds for it: its own first, see TrainingState::Value.
-std::vector<std::vector<std::string>> names_of_parameters(const Program& program, const Optimizer& optimizer) {
+std::vector<std::vector<std::string>> names_of_parameters(const Program& program, const OptimizerUses& optimizers) {
   std::vector<std::vector<std::string>> names;
   for (const Parameter& parameter : program.parameters) {
     names.push_back({parameter.name});
     if (!parameter.trainable) continue;
-    for (const OptimizerState& state : optimizer.states(parameter, program[parameter.tensor].shape))
+    for (const OptimizerState& state :
+         optimizers.of(parameter.name).optimizer->states(parameter, program[parameter.tensor].shape))
       names.back().push_back(parameter.name + "." + state.name);
   }
   return names;
@@ -57,7 +58,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
       keeps_snapshots_(continuation.snapshot_every > 0 && !continuation.snapshots.empty()),
       layout_(mesh_text(layout.mesh)),
       sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()),
-      parameters_(names_of_parameters(whole_model(*parts.architecture, config.freeze), *parts.optimizer)) {
+      parameters_(names_of_parameters(whole_model(*parts.architecture, config.freeze), parts.optimizers(config))) {
   if (!parts.model_folder.empty() && !config.from_scratch && !ModelWeights::present(parts.model_folder)) {
     if (is_hub_model(config.model))
       throw UsageError("--model " + config.model + " has no weights on this machine; " +

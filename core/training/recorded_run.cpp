@@ -61,7 +61,7 @@ TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, st
           .accumulation = config.accumulation,
           .learning_rate = config.learning_rate,
           .schedule = parts.schedule.get(),
-          .optimizer = parts.optimizer.get(),
+          .optimizers = parts.optimizers(config),
           .evaluate_every = config.evaluate_every,
           .evaluate_sequences = config.evaluate_sequences,
           .checkpoint_every = checkpoint_every,

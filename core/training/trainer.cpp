@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <vector>
 
 #include "consist/error.h"
@@ -34,11 +35,14 @@ double rate_of(const TrainerSettings& settings, std::int64_t step) {
   return settings.schedule->rate(step - 1, settings.steps, settings.learning_rate);
 }
 
-/// Writes the scalars that the optimizer needs in step `step`, counted from 1.
+/// Writes the scalars that the optimizers need in step `step`, counted from 1. `scalars` has room for those of each.
 void write_scalars(TrainingState& state, const TrainerSettings& settings, std::int64_t step, double rate,
                    std::vector<float>& scalars) {
-  settings.optimizer->write_scalars(step, rate, scalars);
-  state.write_input(state.step(), "optimizer_scalars", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
+  for (const OptimizerUse& use : settings.optimizers) {
+    const std::span<float> own = std::span(scalars).first(use.optimizer->scalar_count());
+    use.optimizer->write_scalars(step, rate * use.rule.rate_factor, own);
+    state.write_input(state.step(), use.scalars, own.data(), static_cast<std::int64_t>(own.size_bytes()));
+  }
 }
 
 /// True if `program` ran as it should; false if rows exceeded the capacity of their experts and the programs now have more.
@@ -124,7 +128,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
                     TrainerEvents& events) {
   Batches batches(dataset, layout, rank, settings, state);
   StepReader reader(batches, settings.first_step, settings.steps);
-  std::vector<float> scalars(settings.optimizer->scalar_count());
+  std::vector<float> scalars(settings.optimizers.most_scalars());
   for (std::int64_t step = settings.first_step + 1; step <= settings.steps; ++step) {
     const float wish = wish_of(events);
     const Clock::time_point asked = Clock::now();

@@ -21,7 +21,7 @@ struct TrainerSettings {
   int accumulation = 1;
   double learning_rate = 3e-4;           ///< the peak
   const Schedule* schedule = nullptr;    ///< outlives the training; absent: the peak at every step
-  const Optimizer* optimizer = nullptr;  ///< that of the program; outlives the training
+  OptimizerUses optimizers = nullptr;    ///< those of the program; outlive the training
   std::int64_t evaluate_every = 0;       ///< steps; 0: never
   std::int64_t evaluate_sequences = 0;   ///< so many over all ranks, as far as the dataset has them; 0: all that it has
   std::int64_t checkpoint_every = 0;     ///< steps; 0: never

@@ -26,6 +26,7 @@ constexpr TakenOption evaluate_takes[] = {
     {"sequence", "tokens per sequence"},
     {"batch", "sequences per rank at once"},
     {"optimizer", "whose passes and states evaluations read, if it has any"},
+    {"optimizer-rules", "of the run"},
     {"config", "options of a run, from a file or from the run's archive"},
     {"archive", "the evaluation as an HDF5 archive (docs/archive.md)"},
     {"overwrite", "replace the files of --json and --archive"},

@@ -55,6 +55,7 @@ constexpr TakenOption generate_takes[] = {
     {"checkpoint", "a run's checkpoints, of which the newest counts"},
     {"adapter", "of the run, with its options"},
     {"optimizer", "whose passes and states are read beside the weights, if it has any"},
+    {"optimizer-rules", "of the run"},
     {"seed", "of the choice of tokens: the same seed writes the same text"},
     {"precision"},
     {"device"},

@@ -5,6 +5,7 @@
 
 #include "consist/error.h"
 #include "core/checkpoint/checkpoint_reader.h"
+#include "core/config/optimizer_rules.h"
 #include "launch/cli/config_of_archive.h"
 
 namespace consist::launch {
@@ -32,13 +33,19 @@ void add_options_of_checkpoint(ParsedRun& parsed) {
       if (n + 1 == places.size()) throw;
     }
   }
-  std::set<std::string> kept{"model", "optimizer", "precision", "dataset", "sequence", "batch", "evaluate-sequences"};
+  std::set<std::string> kept{"model",   "optimizer", "optimizer-rules", "precision",
+                             "dataset", "sequence",  "batch",           "evaluate-sequences"};
   // Options of a part count where the part is the run's.
   for (const char* part : {"optimizer", "precision", "dataset"}) {
     const std::string of_run = value_in(entries, part);
     if (given(part) && parsed.text(part) != of_run) continue;
     for (const ConfigEntry& entry : entries) {
       if (entry.name.starts_with(of_run + ".")) kept.insert(entry.name);
+    }
+  }
+  for (const OptimizerRule& rule : parse_optimizer_rules(given("optimizer-rules") ? "" : value_in(entries, "optimizer-rules"))) {
+    for (const ConfigEntry& entry : entries) {
+      if (!rule.optimizer.empty() && entry.name.starts_with(rule.optimizer + ".")) kept.insert(entry.name);
     }
   }
   std::erase_if(entries, [&](const ConfigEntry& entry) { return !kept.contains(entry.name); });

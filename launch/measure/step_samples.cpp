@@ -146,7 +146,7 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile
                                  .micro_batch = plan.config().batch,
                                  .sequence = plan.config().sequence,
                                  .learning_rate = 1e-5,
-                                 .optimizer = plan.parts().optimizer.get(),
+                                 .optimizers = plan.parts().optimizers(plan.config()),
                                  .dataset = plan.config().dataset};
   train(state, *dataset, plan.layout(), job->rank(), settings, sampling);
   const std::vector<DeviceReading> readings = has_power ? device_->readings() : std::vector<DeviceReading>{};

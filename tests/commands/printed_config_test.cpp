@@ -54,6 +54,7 @@ std::string drawn(const OptionSpec& spec, const RunConfig& config, std::mt19937&
   if (name == "observe") return one_of({"progress", "progress,other"});
   if (name == "price") return one_of({"2.5", "h200=2.5,a100=1.2"});
   if (name == "freeze") return config.freeze.trained.empty() ? one_of({"*norm*", "model.embed_tokens.*,*norm*"}) : "";
+  if (name == "optimizer-rules") return one_of({"lm_head*:lr-factor=0.5", "*norm*,*bias:weight-decay=0;*proj*:optimizer=muon"});
   if (name == "train-only") return config.freeze.frozen.empty() ? "*norm*" : "";
   switch (spec.kind) {
     case OptionKind::flag:

@@ -159,6 +159,36 @@ TEST_F(OwnStates, EvaluationsAndExportsReadTheOptimizersWeights) {
             ids_in(consist(Words{"generate", "--model", exported, "--device", "cpu", "--precision", "fp32"} + prompt)));
 }
 
+// By a rule some parameters have them: schedule-free ones are evaluated elsewhere, the others are not.
+TEST_F(OwnStates, ARuleGivesThemToSomeParameters) {
+  const OwnOptimizer by_rule{"schedule-free", "adamw", {"--optimizer-rules", "*mlp*:optimizer=my-schedule-free,lr-factor=2"}};
+  const std::string saved = *folder_ / "by-rule", exported = *folder_ / "by-rule-exported";
+  const Losses one = train(by_rule, 5, {}), other = train(own_optimizers[2], 5, {});
+  EXPECT_NE(one.training, other.training);
+  expect_like(train(by_rule, 5, {"--ranks", "2", "--strategy", "zero3-offload=2", "--checkpoint", saved, "--export", exported}),
+              one);
+  expect_like(train(by_rule, 5, {"--ranks", "2", "--strategy", "pipeline=2"}), one);
+  const Words data{"--device", "cpu", "--evaluate-sequences", "8"};
+  EXPECT_NEAR(
+      loss_in(consist(Words{"evaluate", "--checkpoint", saved, "--plugin", built("schedule-free")} + data)) / one.evaluation, 1,
+      1e-5);
+  EXPECT_NEAR(loss_in(consist(Words{"evaluate", "--model", exported, "--dataset", "synthetic", "--sequence", "32", "--batch", "8",
+                                    "--precision", "fp32"} +
+                              data)) /
+                  one.evaluation,
+              1, 1e-5);
+}
+
+TEST_F(OwnStates, RulesAreProven) {
+  for (const char* strategy : {"tp-sp=2+zero2=2", "pipeline=2+zero2=2"}) {
+    EXPECT_THAT(consist({"prove", "--model", model(), "--precision", "fp32", "--batch", "2", "--sequence", "32", "--ranks", "4",
+                         "--strategy", strategy, "--optimizer-rules",
+                         "*.layers.*_proj.weight:optimizer=muon,lr-factor=3;*norm*:weight-decay=0.1;lm_head*:optimizer=sgd"}),
+                HasSubstr("equal: this layout trains as one rank does"))
+        << strategy;
+  }
+}
+
 TEST_F(OwnStates, OffloadedOnesAreStreamedOrRefused) {
   const Words offload{"--ranks", "2", "--strategy", "zero2", "--zero2.offload-optimizer.device", "cpu"};
   for (const OwnOptimizer& optimizer : {own_optimizers[1], own_optimizers[2]}) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/hf/<model>/optimizers.json: losses of the tiny models under SGD, Lion and Muon, by PyTorch and transformers.
+"""Writes tests/golden/hf/<model>/optimizers.json: losses of the tiny models under SGD, Lion, Muon and rules, by PyTorch and transformers.
 
 Usage: make_optimizer_references.py [MODEL...]     (needs tests/golden/requirements.txt and the folders that make_hf_references.py makes)
 
@@ -8,10 +8,12 @@ Jordan et al. (2024) in the form of torch.optim.Muon, with its iterations in fp3
 
 fields of the file
   runs             optimizer, the options that Consist is given, and the mean cross-entropy of each of 20 steps, before its update
+  rules            those of --optimizer-rules, where there are some: groups of PyTorch's AdamW and SGD
   learning_rate, weight_decay (of matrices, not of norms), max_norm (torch.nn.utils.clip_grad_norm_'s) stand with each run
 Batches are those of reference.json, again and again.
 """
 
+import fnmatch
 import json
 import pathlib
 import sys
@@ -28,6 +30,9 @@ RUNS = [
     {"optimizer": "lion", "options": {"beta1": "0.9", "beta2": "0.99"}, "learning_rate": 5e-4, "weight_decay": 0.3},
     {"optimizer": "muon", "options": {"momentum": "0.95"}, "learning_rate": 3e-3, "weight_decay": 0.1},
     {"optimizer": "muon", "options": {"momentum": "0.9", "nesterov": "false", "scale": "original"}, "learning_rate": 1e-2, "weight_decay": 0.1},
+    {"optimizer": "adamw", "options": {}, "learning_rate": 3e-3, "weight_decay": 0.1,
+     "rules": "*norm*:weight-decay=0.3,lr-factor=0.5;*mlp.*:weight-decay=0;model.layers.1.*:lr-factor=0.1"},
+    {"optimizer": "adamw", "options": {}, "learning_rate": 1e-3, "weight_decay": 0.1, "rules": "*v_proj*,*embed_tokens*:optimizer=sgd,lr-factor=50"},
 ]
 
 
@@ -72,6 +77,20 @@ class Muon(torch.optim.Optimizer):
                 p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * scale * orthogonal(direction))
 
 
+def by_rules(named, text, lr, decay):
+    """A group for each parameter, of the first rule that names it: by AdamW, or by SGD with the momentum that is its default."""
+    rules = [(patterns.split(","), dict(setting.split("=") for setting in settings.split(",")))
+             for patterns, settings in (rule.split(":") for rule in text.split(";"))]
+    groups = {"adamw": [], "sgd": []}
+    for name, p in named:
+        settings = next((s for patterns, s in rules if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)), {})
+        groups[settings.get("optimizer", "adamw")].append({
+            "params": [p], "lr": lr * float(settings.get("lr-factor", 1)),
+            "weight_decay": float(settings.get("weight-decay", decay if p.ndim == 2 else 0))})
+    optimizers = [torch.optim.AdamW(groups["adamw"], betas=(0.9, 0.95), eps=1e-8)]
+    return optimizers + ([torch.optim.SGD(groups["sgd"], lr=lr, momentum=0.9)] if groups["sgd"] else [])
+
+
 def optimizers_of(model, run):
     options, lr, decay = run["options"], run["learning_rate"], run["weight_decay"]
     named = list(model.named_parameters())
@@ -80,6 +99,8 @@ def optimizers_of(model, run):
         return [{"params": [p for _, p in chosen if p.ndim == 2], "weight_decay": decay},
                 {"params": [p for _, p in chosen if p.ndim != 2], "weight_decay": 0.0}]
 
+    if "rules" in run:
+        return by_rules(named, run["rules"], lr, decay)
     if run["optimizer"] == "sgd":
         return [torch.optim.SGD(groups(named), lr=lr, momentum=float(options["momentum"]), nesterov="nesterov" in options)]
     if run["optimizer"] == "lion":

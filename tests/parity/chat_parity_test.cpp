@@ -63,7 +63,7 @@ TEST_P(ChatParity, LossesAreThoseOfTransformers) {
                                  .sequence = config.sequence,
                                  .accumulation = config.accumulation,
                                  .learning_rate = adamw.at("lr").get<double>(),
-                                 .optimizer = parts.optimizer.get()};
+                                 .optimizers = parts.optimizer.get()};
   test::StepReports events;
   ASSERT_EQ(train(state, *dataset, layout, 0, settings, events), TrainerResult::finished);
   ASSERT_EQ(events.reports.size(), losses.size());

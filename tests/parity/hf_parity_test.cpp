@@ -69,7 +69,7 @@ class HfParity : public ::testing::TestWithParam<HfCase> {
                                    .sequence = config.sequence,
                                    .accumulation = accumulation,
                                    .learning_rate = reference_.learning_rate,
-                                   .optimizer = parts_.optimizer.get()};
+                                   .optimizers = parts_.optimizer.get()};
     ASSERT_EQ(train(*state_, rows, layout, 0, settings, events_), TrainerResult::finished);
   }
 

@@ -97,7 +97,7 @@ TEST_P(MaskParity, LossesAreThoseOfTransformers) {
                                  .sequence = config.sequence,
                                  .accumulation = config.accumulation,
                                  .learning_rate = reference.learning_rate,
-                                 .optimizer = parts.optimizer.get()};
+                                 .optimizers = parts.optimizer.get()};
   test::StepReports events;
   ASSERT_EQ(train(state, rows, layout, 0, settings, events), TrainerResult::finished);
 

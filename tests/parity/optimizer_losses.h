@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/compile/compile.h"
+#include "core/config/optimizer_rules.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
 #include "core/training/trainer.h"
@@ -54,7 +55,9 @@ inline OptimizerLosses losses_of(const Reference& reference, const nlohmann::jso
   config.sequence = reference.sequence();
   config.optimizer_plugin = run.at("optimizer");
   for (const auto& [name, value] : run.at("options").items()) config.plugin_options[config.optimizer_plugin][name] = value;
-  config.optimizer = {.weight_decay = run.at("weight_decay"), .max_norm = run.at("max_norm")};
+  config.optimizer = {.weight_decay = run.at("weight_decay"),
+                      .max_norm = run.at("max_norm"),
+                      .rules = parse_optimizer_rules(run.value("rules", ""))};
   const Parts parts = make_parts(config, host);
   const std::shared_ptr<Device> device = make_device(config, host).device;
   device->open(0, 1);
@@ -77,7 +80,7 @@ inline OptimizerLosses losses_of(const Reference& reference, const nlohmann::jso
                                  .micro_batch = config.batch,
                                  .sequence = config.sequence,
                                  .learning_rate = run.at("learning_rate"),
-                                 .optimizer = parts.optimizer.get()};
+                                 .optimizers = parts.optimizers(config)};
   EXPECT_EQ(train(state, rows, layout, 0, settings, events), TrainerResult::finished);
   OptimizerLosses found;
   for (const StepReport& report : events.reports) found.losses.push_back(report.loss);

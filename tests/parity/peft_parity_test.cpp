@@ -62,7 +62,7 @@ class PeftParity : public ::testing::TestWithParam<const char*> {
                                    .sequence = config_.sequence,
                                    .accumulation = accumulation,
                                    .learning_rate = reference_.at("adamw").at("lr"),
-                                   .optimizer = parts_.optimizer.get()};
+                                   .optimizers = parts_.optimizer.get()};
     ASSERT_EQ(train(*state_, rows, layout, 0, settings, events_), TrainerResult::finished);
   }
 

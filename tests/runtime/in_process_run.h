@@ -59,7 +59,7 @@ struct RankInProcess {
             .accumulation = config->accumulation,
             .learning_rate = config->learning_rate,
             .schedule = parts->schedule.get(),
-            .optimizer = parts->optimizer.get(),
+            .optimizers = parts->optimizer.get(),
             .evaluate_every = config->evaluate_every,
             .evaluate_sequences = config->evaluate_sequences};
   }

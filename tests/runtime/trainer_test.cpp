@@ -111,7 +111,7 @@ TEST_F(Trainer, GivesTheOptimizerTheRateOfItsStepAndReportsIt) {
   const CountingSchedule schedule;
   Events events;
   run(5, events, [&](TrainerSettings& settings) {
-    settings.optimizer = &optimizer;
+    settings.optimizers = &optimizer;
     settings.schedule = &schedule;
     settings.learning_rate = 0.01;
     settings.first_step = 1;  // as if resumed after a step

@@ -9,7 +9,8 @@ from .messages import in_quotes, one_line, printable, shown
 from .target import BEHIND_COMMAND_LINE, HONOURED, WITHOUT_EFFECT, Target
 
 # Options whose values are texts, though they may look like numbers.
-_TEXTS = ("model", "strategy", "recompute-layers", "offload-activations", "deepspeed-config", "freeze", "train-only")
+_TEXTS = ("model", "strategy", "recompute-layers", "offload-activations", "deepspeed-config", "freeze", "train-only",
+          "optimizer-rules")
 _NUMBER = re.compile(r"[+-]?(\d+|\d+\.\d+)([eE][+-]?\d+)?")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEADS = {HONOURED: "Honoured:", WITHOUT_EFFECT: "Without effect here:",

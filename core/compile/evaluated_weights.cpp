@@ -1,4 +1,4 @@
-#include "core/passes/evaluated_weights.h"
+#include "core/compile/evaluated_weights.h"
 
 #include <algorithm>
 #include <map>
@@ -18,7 +18,8 @@ struct EvaluatedWeight {
   std::vector<std::pair<TensorId, double>> added;
 };
 
-EvaluatedWeight make_states_of(Builder& builder, Parameter& parameter, const DTypes& dtypes, const Optimizer& optimizer) {
+EvaluatedWeight make_states_of(Builder& builder, Parameter& parameter, const DTypes& dtypes, const OptimizerUses& optimizers) {
+  const Optimizer& optimizer = *optimizers.of(parameter.name).optimizer;
   const Tensor weight = builder[parameter.tensor];
   const std::vector<OptimizerState> states = optimizer.states(parameter, weight.shape);
   const std::vector<double> factors = optimizer.evaluated(parameter, weight.shape);
@@ -59,12 +60,12 @@ bool reads_others(const std::vector<double>& evaluated) {
   return std::any_of(evaluated.begin(), evaluated.end(), [](double factor) { return factor != 0; });
 }
 
-void read_evaluated_weights(Program& forward, const DTypes& dtypes, const Optimizer& optimizer) {
+void read_evaluated_weights(Program& forward, const DTypes& dtypes, const OptimizerUses& optimizers) {
   Builder builder(forward);
   std::map<TensorId, EvaluatedWeight> others;  // by the parameter that forward would read
   for (Parameter& parameter : forward.parameters) {
     if (!parameter.trainable) continue;
-    EvaluatedWeight evaluated = make_states_of(builder, parameter, dtypes, optimizer);
+    EvaluatedWeight evaluated = make_states_of(builder, parameter, dtypes, optimizers);
     if (!evaluated.added.empty()) others.emplace(parameter.tensor, std::move(evaluated));
   }
   if (others.empty()) return;
