@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
@@ -19,14 +19,14 @@ restart_campaign: Any = pytest.importorskip("restart_campaign")
 launched_nodes: Any = pytest.importorskip("launched_nodes")
 
 NODES, STEPS = 3, 60
+SHAPE = ("--batch", "2", "--accumulation", "3", "--sequence", "32")
 LAYOUT_TOLERANCE = 1e-5  # of losses in fp32 in another layout: tests/parity/tolerances.h
 SECONDS = 120
 
 
 def words(program: str, archive: Path, strategy: str, *more: str) -> List[str]:
     return [program, "train", "--model", restart_campaign.MODEL, "--from-scratch", "--device", "cpu", "--cpu.threads", "1", "--dataset", "synthetic",
-            "--batch", "2", "--accumulation", "3",
-            "--sequence", "32", "--steps", str(STEPS), "--strategy", strategy, "--archive", str(archive), *more]
+            "--steps", str(STEPS), "--strategy", strategy, "--archive", str(archive), *more]
 
 
 def events_of(archive: Path, kind: str) -> List[Dict[str, Any]]:
@@ -37,10 +37,11 @@ def events_of(archive: Path, kind: str) -> List[Dict[str, Any]]:
 class Nodes:
     """Launchers of a job, each with so many ranks."""
 
-    def __init__(self, program: str, folder: Path, strategy: str, ranks: int = 1) -> None:
+    def __init__(self, program: str, folder: Path, strategy: str, ranks: int = 1, shape: Sequence[str] = SHAPE) -> None:
         self.folder, self.ranks, self.port, self.jobs = folder, ranks, launched_nodes.free_port(), []
-        self.words = words(program, folder / "run.h5", strategy, "--json", "--max-restarts", "3", "--snapshot-every", "10", "--timeout", "20")
-        self.whole = words(program, folder / "whole.h5", strategy, "--ranks", str(ranks * NODES))
+        self.words = words(program, folder / "run.h5", strategy, "--json", "--max-restarts", "3", "--snapshot-every", "10", "--timeout", "20",
+                           *shape)
+        self.whole = words(program, folder / "whole.h5", strategy, "--ranks", str(ranks * NODES), *shape)
         for node in range(NODES):
             self.start(node)
 
@@ -121,6 +122,20 @@ def test_two_may_be_lost_one_after_the_other(program: str, tmp_path: Path) -> No
     finally:
         nodes.end()
     assert [event["ranks"] for event in events_of(tmp_path / "run.h5", "nodes")] == [2, 1]
+
+
+def test_waits_where_fewer_lack_the_memory(program: str, tmp_path: Path) -> None:
+    """Three ranks plan 548 KiB, two 627 KiB: their shards are larger."""
+    nodes = Nodes(program, tmp_path, "zero2", 1, ("--batch", "1", "--accumulation", "6", "--sequence", "8", "--memory-limit", "590Ki"))
+    try:
+        nodes.jobs[0].wait_for_step(15)
+        nodes.lose(1)
+        nodes.wait_until(lambda job: "restart 2 of 3" in job.text(), "two ranks are not refused")
+        nodes.start(1)
+        nodes.check_record()
+    finally:
+        nodes.end()
+    assert "--memory-limit" in nodes.jobs[0].text(), nodes.texts()
 
 
 def launch(program: str, nodes: str, *more: str) -> "subprocess.CompletedProcess[str]":
