@@ -38,7 +38,8 @@ class Nodes:
     """Launchers of a job, each with so many ranks."""
 
     def __init__(self, program: str, folder: Path, strategy: str, ranks: int = 1, shape: Sequence[str] = SHAPE) -> None:
-        self.folder, self.ranks, self.port, self.jobs = folder, ranks, launched_nodes.free_port(), []
+        self.folder, self.ranks, self.port = folder, ranks, launched_nodes.free_port()
+        self.jobs: List[Any] = []
         self.words = words(program, folder / "run.h5", strategy, "--json", "--max-restarts", "3", "--snapshot-every", "10", "--timeout", "20",
                            *shape)
         self.whole = words(program, folder / "whole.h5", strategy, "--ranks", str(ranks * NODES), *shape)
