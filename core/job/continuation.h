@@ -13,6 +13,8 @@ struct Continuation {
   RankBoard* board = nullptr;       ///< null: no such launcher. It outlives the run
   std::string snapshots;            ///< folder in this host's memory, which outlives the ranks; empty: none
   std::int64_t snapshot_every = 0;  ///< steps between snapshots; 0: none
+  /// Share of the time that copies for snapshots may take: one that comes too soon for that is not made. 0: all are made.
+  double snapshot_share = 0;
   bool ranks_vary = false;          ///< nodes may be left out, and come back (--nnodes LEAST:M)
 
   /// True if earlier ranks of this run have told its observers or named its archive.

@@ -81,7 +81,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
     }
     disk = std::make_unique<CheckpointWriter>(config.checkpoint, config.checkpoint_keep);
   }
-  saver_ = std::make_unique<StateSaver>(job, std::move(disk), std::move(snapshots));
+  saver_ = std::make_unique<StateSaver>(job, std::move(disk), std::move(snapshots), continuation.snapshot_share);
   if (!config.export_folder.empty() && job.rank() == 0) {
     if (std::error_code ignored;
         std::filesystem::exists(config.export_folder, ignored) && !std::filesystem::is_directory(config.export_folder, ignored)) {
@@ -247,7 +247,7 @@ void SavedState::prepare_saving(TrainingState& state) {
               " lacks memory for a copy of what its ranks save");
 }
 
-bool SavedState::save(TrainingState& state, std::int64_t step, StateSaver::Where where) {
+StateSaver::Outcome SavedState::save(TrainingState& state, std::int64_t step, StateSaver::Where where) {
   CheckpointState saved;
   saved.step = step;
   saved.seed = config_.seed;

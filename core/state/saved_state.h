@@ -58,7 +58,7 @@ class SavedState {
 
   /// Called by every rank: saves the state after `step` steps. See StateSaver, which saver() is, for when it is complete
   /// and what is thrown.
-  bool save(TrainingState& state, std::int64_t step, StateSaver::Where where);
+  StateSaver::Outcome save(TrainingState& state, std::int64_t step, StateSaver::Where where);
   StateSaver& saver() noexcept { return *saver_; }
 
   /// Called by every rank: writes config.json, the tokenizer and the weights to the export folder, if one is given: all of them,

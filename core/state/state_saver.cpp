@@ -74,8 +74,9 @@ class SnapshotMemory {
 
 }  // namespace
 
-StateSaver::StateSaver(JoinedJob& job, std::unique_ptr<CheckpointWriter> disk, std::unique_ptr<Snapshots> snapshots)
-    : job_(job), disk_(std::move(disk)), snapshots_(std::move(snapshots)) {}
+StateSaver::StateSaver(JoinedJob& job, std::unique_ptr<CheckpointWriter> disk, std::unique_ptr<Snapshots> snapshots,
+                       double most_share)
+    : job_(job), disk_(std::move(disk)), snapshots_(std::move(snapshots)), most_share_(most_share) {}
 
 StateSaver::~StateSaver() = default;
 
@@ -113,23 +114,33 @@ bool StateSaver::prepare(const std::shared_ptr<Device>& device, const OwnedTenso
   return true;
 }
 
-bool StateSaver::save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, Where where) {
+bool StateSaver::is_too_soon() const {
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - copied_;
+  return most_share_ > 0 && copied_seconds_ > most_share_ * since.count();
+}
+
+StateSaver::Outcome StateSaver::save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, Where where) {
   if (where == Where::in_memory && copy_) {
     // A run goes on from a step of which all ranks have a snapshot: they agree on which to make.
-    const double writes = work_.is_running() ? 1 : 0;
-    if (job_.reduce("saving.writes", {writes}, ReduceOp::max, job_.timeout()).front() > 0) return false;
+    const double soon = is_too_soon() ? 1 : 0, writes = work_.is_running() ? 1 : 0;
+    const std::vector<double> of_all = job_.reduce("saving.waits", {soon, writes}, ReduceOp::max, job_.timeout());
+    if (of_all[0] > 0) return Outcome::too_soon;
+    if (of_all[1] > 0) return Outcome::still_writing;
   }
   work_.finish();
   Work work{std::move(state), of_host, mine, where == Where::on_disk};
   if (!copy_) {
     write(work);
-    return true;
+    return Outcome::saved;
   }
+  const auto began = std::chrono::steady_clock::now();
   work.of_host.sources = copy_->copy(of_host.sources);
+  copied_ = std::chrono::steady_clock::now();
+  copied_seconds_ = std::chrono::duration<double>(copied_ - began).count();
   for (TensorSource& source : work.mine.sources)
     source = *std::ranges::find(work.of_host.sources, source.name, &TensorSource::name);
   work_.begin([this, work = std::move(work)] { write(work); });
-  return true;
+  return Outcome::saved;
 }
 
 void StateSaver::write(const Work& work) {

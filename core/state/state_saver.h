@@ -1,6 +1,7 @@
 // Saving the state of a training: to the disk, and into the host's memory where the next ranks find it after a failure.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,7 +23,8 @@ namespace consist {
 class StateSaver {
  public:
   /// Checkpoints are kept on the disk by `disk`, which rank 0 has where there is a folder for them. `snapshots`: null: none.
-  StateSaver(JoinedJob& job, std::unique_ptr<CheckpointWriter> disk, std::unique_ptr<Snapshots> snapshots);
+  /// `most_share`: Continuation::snapshot_share.
+  StateSaver(JoinedJob& job, std::unique_ptr<CheckpointWriter> disk, std::unique_ptr<Snapshots> snapshots, double most_share = 0);
   ~StateSaver();
 
   /// Called by every rank before the first save(), with what it will save: takes memory for the copy. With a folder for
@@ -32,13 +34,14 @@ class StateSaver {
   bool prepare(const std::shared_ptr<Device>& device, const OwnedTensors& tensors, bool beside);
 
   enum class Where {
-    in_memory,              ///< a snapshot; while some rank still writes the one before, all leave it out
+    in_memory,              ///< a snapshot; while some rank still writes the one before or it is too soon, all leave it out
     in_memory_for_certain,  ///< waits for the end of the save before instead
     on_disk,                ///< a snapshot and a checkpoint, after the end of the save before
   };
   /// Called by every rank: saves `of_host` as a snapshot, if there is a folder for them, and a checkpoint of `mine`, which are
-  /// among them. False: it was left out. Throws what an earlier save or this one met.
-  bool save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, Where where);
+  /// among them. Throws what an earlier save or this one met.
+  enum class Outcome { saved, too_soon, still_writing };
+  Outcome save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, Where where);
   /// Throws what a save that has ended met; does not wait.
   void check() { work_.check(); }
   /// Waits for the end of the last save; throws what it met.
@@ -60,12 +63,16 @@ class StateSaver {
     bool to_disk = false;
   };
   void write(const Work& work);
+  bool is_too_soon() const;
   void prepare_snapshots(double of_host);
 
   JoinedJob& job_;
   std::unique_ptr<CheckpointWriter> disk_;  // of rank 0
   std::unique_ptr<Snapshots> snapshots_;
   std::unique_ptr<StagedTensors> copy_;  // null: everything is written at once
+  const double most_share_;
+  double copied_seconds_ = 0;  // of the last copy
+  std::chrono::steady_clock::time_point copied_;
   std::mutex mutex_;                     // of saved_
   std::vector<Saved> saved_;
   BackgroundWork work_;  // ends before what it uses

@@ -137,9 +137,9 @@ void RunEvents::sample(std::int64_t step) {
 
 void RunEvents::save(std::int64_t step, StateSaver::Where where) {
   const auto began = std::chrono::steady_clock::now();
-  const bool is_made = saved_.save(state_, step, where);
+  const StateSaver::Outcome outcome = saved_.save(state_, step, where);
   result.checkpoint_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  if (!is_made && ++result.snapshots_left_out == 1 && job_.rank() == 0) {
+  if (outcome == StateSaver::Outcome::still_writing && ++result.snapshots_left_out == 1 && job_.rank() == 0) {
     line_.note("the snapshot after step " + std::to_string(step) +
                " is left out, since the one before is still being written; later ones are not told. A larger --snapshot-every "
                "leaves none out");

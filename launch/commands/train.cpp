@@ -43,7 +43,10 @@ constexpr RunOption train_options[] = {
 };
 
 launch::RestartOptions restart_options(const CommandLine& line) {
-  return {.most = static_cast<int>(line.integer("max-restarts")), .snapshot_every = line.integer("snapshot-every")};
+  constexpr double share_unless_asked = 0.01;
+  return {.most = static_cast<int>(line.integer("max-restarts")),
+          .snapshot_every = line.integer("snapshot-every"),
+          .snapshot_share = line.has("snapshot-every") ? 0 : share_unless_asked};
 }
 
 /// The options as a command line of the ranks' launcher has them; none without restarts.

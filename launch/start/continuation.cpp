@@ -20,8 +20,8 @@ ReplacingLauncher::ReplacingLauncher(const GetEnvironment& environment) {
                      "', which is no number of ranks; consist launch sets it, nobody else should");
 }
 
-Continuation ReplacingLauncher::continuation(std::int64_t snapshot_every) {
-  return {board_ ? &*board_ : nullptr, snapshots_, snapshot_every, most_ranks_ > 0};
+Continuation ReplacingLauncher::continuation(std::int64_t snapshot_every, double snapshot_share) {
+  return {board_ ? &*board_ : nullptr, snapshots_, snapshot_every, snapshot_share, most_ranks_ > 0};
 }
 
 void ReplacingLauncher::tell_end(int local_rank, int blamed, const char* why) noexcept {

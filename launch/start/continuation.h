@@ -20,7 +20,7 @@ class ReplacingLauncher {
   explicit ReplacingLauncher(const GetEnvironment& environment);
 
   bool is_there() const noexcept { return board_.has_value(); }
-  Continuation continuation(std::int64_t snapshot_every);
+  Continuation continuation(std::int64_t snapshot_every, double snapshot_share = 0);
   /// The ranks that the job was asked to have, of which nodes that are left out may be missing; 0: those that it has.
   int most_ranks() const noexcept { return most_ranks_; }
   /// Tells that the rank with this local number ends by an error; `blamed` is the rank of the job that is to blame.

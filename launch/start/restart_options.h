@@ -10,6 +10,7 @@ namespace consist::launch {
 struct RestartOptions {
   int most = 0;                     ///< LaunchOptions::max_restarts
   std::int64_t snapshot_every = 0;  ///< Continuation::snapshot_every
+  double snapshot_share = 0;        ///< Continuation::snapshot_share
   int timeout_seconds = 60;         ///< NodeOptions::timeout, as long as ranks wait for one another
   int min_nodes = 0;                ///< NodeOptions::least
   int node_wait_seconds = 20;       ///< NodeOptions::wait

@@ -106,7 +106,7 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
   } catch (const std::exception&) {
     refusal = std::current_exception();
   }
-  const Continuation continuation = launcher.continuation(restarts.snapshot_every);
+  const Continuation continuation = launcher.continuation(restarts.snapshot_every, restarts.snapshot_share);
   StopSignals signals(address.local_rank == 0);
   const std::unique_ptr<JoinedJob> job = join_job(address);
   const Announced announced(signals, *job);

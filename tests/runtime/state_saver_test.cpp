@@ -79,6 +79,20 @@ TEST_F(StateSaverTest, WritesTheStateAsItWasWhenItWasCopied) {
   EXPECT_THAT(saver.take_saved(), IsEmpty());
 }
 
+TEST_F(StateSaverTest, ASnapshotThatWouldTakeTooMuchOfTheTimeIsNotMade) {
+  using enum StateSaver::Outcome;
+  for (const double share : {0.0, 1e-9, 1e9}) {
+    SCOPED_TRACE(share);
+    StateSaver saver(*job_, nullptr, std::make_unique<Snapshots>(*job_, folder_ / ("memory" + std::to_string(share))), share);
+    ASSERT_TRUE(saver.prepare(device_, tensors_, true));
+    EXPECT_EQ(saver.save(tensors_, tensors_, at_step(1), StateSaver::Where::in_memory), saved) << "none is known to be dear yet";
+    saver.finish();
+    EXPECT_EQ(saver.save(tensors_, tensors_, at_step(2), StateSaver::Where::in_memory), share == 1e-9 ? too_soon : saved);
+    saver.finish();
+    EXPECT_EQ(saver.save(tensors_, tensors_, at_step(3), StateSaver::Where::in_memory_for_certain), saved);
+  }
+}
+
 TEST_F(StateSaverTest, ASnapshotDoesNotWaitForTheOneBefore) {
   // Large, so that writing it takes a while; again, should this thread have stood still for so long.
   constexpr std::int64_t many = 16 << 20;
@@ -88,19 +102,20 @@ TEST_F(StateSaverTest, ASnapshotDoesNotWaitForTheOneBefore) {
   StateSaver saver = make(folder_ / "memory");
   ASSERT_TRUE(saver.prepare(device_, tensors_, true));
   std::int64_t step = 0;
-  bool is_made = true;
-  for (int tries = 0; is_made && tries < 100; ++tries) {
+  using enum StateSaver::Outcome;
+  StateSaver::Outcome second = saved;
+  for (int tries = 0; second == saved && tries < 100; ++tries) {
     saver.finish();
     values_[0] = static_cast<float>(++step);
-    ASSERT_TRUE(saver.save(tensors_, tensors_, at_step(step), StateSaver::Where::in_memory)) << "nothing is being written";
+    ASSERT_EQ(saver.save(tensors_, tensors_, at_step(step), StateSaver::Where::in_memory), saved) << "nothing is being written";
     values_[0] = -1;
-    is_made = saver.save(tensors_, tensors_, at_step(++step), StateSaver::Where::in_memory);
+    second = saver.save(tensors_, tensors_, at_step(++step), StateSaver::Where::in_memory);
   }
-  EXPECT_FALSE(is_made);
+  EXPECT_EQ(second, still_writing);
   saver.finish();
   EXPECT_EQ(first_of(folder_ / "memory"), static_cast<float>(step - 1)) << "the one that was being written is whole";
-  ASSERT_TRUE(saver.save(tensors_, tensors_, at_step(++step), StateSaver::Where::in_memory));
-  EXPECT_TRUE(saver.save(tensors_, tensors_, at_step(++step), StateSaver::Where::on_disk)) << "a checkpoint waits";
+  ASSERT_EQ(saver.save(tensors_, tensors_, at_step(++step), StateSaver::Where::in_memory), saved);
+  EXPECT_EQ(saver.save(tensors_, tensors_, at_step(++step), StateSaver::Where::on_disk), saved) << "a checkpoint waits";
   saver.finish();
   EXPECT_EQ(latest_checkpoint(folder_ / "disk").value().state().step, step);
   EXPECT_EQ(latest_checkpoint(folder_ / "memory").value().state().step, step);
