@@ -29,7 +29,8 @@ TEST(OptimizerParity, LossesAreThoseOfPyTorch) {
 struct OptimizerCase {
   const char *name, *learning_rate, *strategy;
   int ranks;
-  std::vector<std::string> more;
+  std::vector<std::string> more;  // of the layout alone
+  std::string rules = "";         // of one rank, too
 };
 
 class OptimizerLayouts : public ::testing::TestWithParam<OptimizerCase> {};
@@ -39,13 +40,9 @@ TEST_P(OptimizerLayouts, LossesAreThoseOfOneRank) {
   std::vector<std::string> layout{std::string("--strategy=") + run.strategy, "--ranks=" + std::to_string(run.ranks),
                                   "--accumulation=2"};
   layout.insert(layout.end(), run.more.begin(), run.more.end());
-  test::expect_losses_of_one_rank({"llama",
-                                   "llama-tied",
-                                   {{"tie_word_embeddings", false}},
-                                   "fp32",
-                                   "cpu",
-                                   {std::string("--optimizer=") + run.name, std::string("--learning-rate=") + run.learning_rate}},
-                                  {layout});
+  std::vector<std::string> options{std::string("--optimizer=") + run.name, std::string("--learning-rate=") + run.learning_rate};
+  if (!run.rules.empty()) options.push_back("--optimizer-rules=" + run.rules);
+  test::expect_losses_of_one_rank({"llama", "llama-tied", {{"tie_word_embeddings", false}}, "fp32", "cpu", options}, {layout});
 }
 
 // Muon on the matrices of layers is what the plugin muon does itself.
@@ -67,23 +64,24 @@ TEST(OptimizerParity, ARuleForMatricesIsMuon) {
 // The updates that the processor makes of what lies in the host's memory, and whole matrices of two axes.
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, OptimizerLayouts,
-    ::testing::Values(
-        OptimizerCase{"sgd",
-                      "0.1",
-                      "zero3-offload",
-                      2,
-                      {"--zero3-offload.offload-optimizer.device=cpu", "--zero3-offload.offload-optimizer.update=cpu"}},
-        OptimizerCase{"lion",
-                      "3e-4",
-                      "zero3-offload",
-                      2,
-                      {"--zero3-offload.offload-optimizer.device=cpu", "--zero3-offload.sub-group-size=3000"}},
-        OptimizerCase{"muon", "3e-3", "tp-sp=2+zero2", 4, {"--zero2.reduce-bucket-size=4000"}},
-        OptimizerCase{"adamw",
-                      "1e-3",
-                      "pipeline=2+zero2",
-                      4,
-                      {"--optimizer-rules=*.layers.*_proj.weight:optimizer=muon,lr-factor=3;*norm*:weight-decay=0.1"}}),
+    ::testing::Values(OptimizerCase{"sgd",
+                                    "0.1",
+                                    "zero3-offload",
+                                    2,
+                                    {"--zero3-offload.offload-optimizer.device=cpu",
+                                     "--zero3-offload.offload-optimizer.update=cpu"}},
+                      OptimizerCase{"lion",
+                                    "3e-4",
+                                    "zero3-offload",
+                                    2,
+                                    {"--zero3-offload.offload-optimizer.device=cpu", "--zero3-offload.sub-group-size=3000"}},
+                      OptimizerCase{"muon", "3e-3", "tp-sp=2+zero2", 4, {"--zero2.reduce-bucket-size=4000"}},
+                      OptimizerCase{"adamw",
+                                    "1e-3",
+                                    "pipeline=2+zero2",
+                                    4,
+                                    {},
+                                    "*.layers.*_proj.weight:optimizer=muon,lr-factor=3;*norm*:weight-decay=0.1"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
