@@ -1,19 +1,13 @@
 #include "core/plan/parts.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
-#include "consist/files.h"
-#include "consist/json_input.h"
-#include "consist/log.h"
 #include "consist/text.h"
-#include "core/base/did_you_mean.h"
 #include "core/passes/freeze.h"
+#include "core/plan/found_model.h"
 #include "core/plan/run_defaults.h"
 #include "core/plugin/kernel_sets.h"
-#include "core/weights/hub_cache.h"
 #include "core/weights/tokenizer_files.h"
 
 namespace consist {
@@ -23,154 +17,6 @@ const std::map<std::string, std::string>& options_of(const RunConfig& config, co
   static const std::map<std::string, std::string> none;
   auto found = config.plugin_options.find(plugin);
   return found == config.plugin_options.end() ? none : found->second;
-}
-
-std::string read_config(const std::filesystem::path& path) {
-  try {
-    return read_text(path.string(), JsonRules().most_bytes);
-  } catch (const SystemError& error) {
-    throw DataError(std::string(error.what()) + "; a model folder needs a config.json as Hugging Face writes it");
-  }
-}
-
-/// True if --model is the text of a config.json rather than a name.
-bool is_config_text(const std::string& model) {
-  return model.starts_with('{');
-}
-
-/// `said` names the text in messages.
-std::vector<std::string> architectures_in(const std::string& config, const std::string& said) {
-  const nlohmann::json json = parse_json(config, said);
-  if (!json.is_object()) throw DataError(said + " is no JSON object");
-  std::vector<std::string> names;
-  if (auto list = json.find("architectures"); list != json.end() && list->is_array()) {
-    for (const auto& name : *list) {
-      if (name.is_string()) names.push_back(name.get<std::string>());
-    }
-  }
-  if (names.empty()) throw DataError(said + " names no \"architectures\"");
-  return names;
-}
-
-struct Candidate {
-  std::string plugin;
-  std::shared_ptr<Model> model;
-};
-
-/// Those of the model plugins `names` that `takes` is true of. One that cannot be made is left out with a warning: a run of
-/// another model does not end by it. It does if the plugin was asked for, by its name alone or by options.
-template <typename Takes>
-std::vector<Candidate> takers(const std::vector<std::string>& names, const RunConfig& config, PluginHost& host,
-                              const Takes& takes) {
-  std::vector<Candidate> found;
-  for (const std::string& name : names) {
-    const PluginFile& file = host.find("model", name);
-    const bool asked_for = names.size() == 1 || !options_of(config, name).empty();
-    try {
-      auto model = host.make<Model>("model", name, options_of(config, name));
-      if (takes(*model)) found.push_back({name, std::move(model)});
-    } catch (const std::exception& error) {
-      if (asked_for) throw;
-      log::warn("model '" + name + "' (" + file.path.string() + ") is left out: " + error.what());
-    }
-  }
-  return found;
-}
-
-/// Throws UsageError if several plugins take `what`: no order of names decides which of them is used.
-void refuse_several(const std::vector<Candidate>& candidates, const RunConfig& config, const std::string& what,
-                    PluginHost& host) {
-  if (candidates.size() < 2) return;
-  std::string message = "--model " + config.model + ": " + what + " is offered by several plugins:";
-  for (const Candidate& candidate : candidates)
-    message += " " + candidate.plugin + " (" + host.find("model", candidate.plugin).path.string() + ")";
-  throw UsageError(message + "; say which: --model " + candidates.front().plugin + ":" + config.model);
-}
-
-/// `said` names the text in messages.
-void model_from_config(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names,
-                       const std::string& text, const std::string& said) {
-  const std::vector<std::string> architectures = architectures_in(text, said);
-  const std::vector<Candidate> candidates = takers(names, config, host, [&](const Model& model) {
-    return std::any_of(architectures.begin(), architectures.end(), [&](const std::string& a) { return model.accepts(a); });
-  });
-  refuse_several(candidates, config, "the architecture '" + architectures.front() + "'", host);
-  if (candidates.empty())
-    throw DataError(said + ": no model plugin knows the architecture " + in_quotes(architectures.front()) +
-                    " (see consist plugins)");
-  try {
-    parts.architecture = candidates.front().model->from_config(text);
-  } catch (const DataError& error) {
-    throw DataError(said + ": " + error.what());
-  }
-  parts.model = candidates.front().model;
-  parts.model_name = candidates.front().plugin;
-}
-
-void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names,
-                       const std::string& folder) {
-  const std::filesystem::path path = std::filesystem::path(folder) / "config.json";
-  model_from_config(parts, config, host, names, read_config(path), path.string());
-  parts.model_folder = folder;
-}
-
-std::string folder_of_hub(const std::string& model) {
-  const HubModel named = hub_model(model);
-  std::string folder = cached_folder(named);
-  if (folder.empty()) throw UsageError("--model " + model + " is not on this machine; " + how_to_download(named));
-  return folder;
-}
-
-void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names) {
-  std::string known;
-  std::vector<KnownName> presets;
-  const std::vector<Candidate> candidates = takers(names, config, host, [&](const Model& model) {
-    bool offered = false;
-    for (const ModelPreset& preset : model.presets()) {
-      known += " " + preset.name;
-      presets.push_back({preset.name});
-      offered |= preset.name == config.model;
-    }
-    return offered;
-  });
-  refuse_several(candidates, config, "the preset", host);
-  if (!candidates.empty()) {
-    parts.architecture = candidates.front().model->from_preset(config.model);
-    parts.model = candidates.front().model;
-    parts.model_name = candidates.front().plugin;
-    return;
-  }
-  std::string refused;
-  for (const PluginFile& file : host.files()) {
-    if (!file.problem.empty()) refused += "\n  not used: " + file.path.string() + ": " + file.problem;
-  }
-  throw UsageError("--model '" + config.model + "' is neither a folder nor a preset. Presets:" +
-                   (known.empty() ? " none" : known) + "." + did_you_mean(config.model, presets) + refused);
-}
-
-/// --model PRESET, FOLDER, hf://ORG/NAME or the text of a config.json, of whichever plugin takes it, or PLUGIN:PRESET and
-/// PLUGIN:FOLDER.
-void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
-  RunConfig asked = config;
-  std::vector<std::string> names = host.names("model");
-  const std::size_t colon = config.model.find(':');
-  const std::string plugin = config.model.substr(0, colon);
-  const bool installed = std::any_of(host.files().begin(), host.files().end(),
-                                     [&](const PluginFile& file) { return file.kind == "model" && file.name == plugin; });
-  if (colon != std::string::npos && installed) {
-    names = {plugin};
-    asked.model.erase(0, colon + 1);
-  }
-  std::error_code ignored;
-  if (is_config_text(asked.model)) {
-    model_from_config(parts, asked, host, names, asked.model, "--model, the text of a config.json");
-  } else if (std::filesystem::is_directory(asked.model, ignored)) {
-    model_from_folder(parts, asked, host, names, asked.model);
-  } else if (is_hub_model(asked.model)) {
-    model_from_folder(parts, asked, host, names, folder_of_hub(asked.model));
-  } else {
-    model_from_preset(parts, asked, host, names);
-  }
 }
 
 /// --adapter, which rewrites the model.
@@ -326,7 +172,11 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   refuse_stray_options(config, host);
   kernel_sets().add(host, false);  // before a model is built: their ops are among those that it may use
   Parts parts;
-  find_model(parts, config, host);
+  FoundModel found = find_model(config, host);
+  parts.model = std::move(found.model);
+  parts.model_name = std::move(found.plugin);
+  parts.architecture = std::move(found.architecture);
+  parts.model_folder = std::move(found.folder);
   adapt(parts, config, host);
   parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of(config, config.optimizer_plugin));
@@ -342,19 +192,6 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   // A name that does not exist is an error before anything starts.
   for (const std::string& transport : named_transports(config)) host.find("transport", transport);
   return parts;
-}
-
-std::string model_text(const RunConfig& config) {
-  if (!is_config_text(config.model)) return config.model;
-  const nlohmann::json json = nlohmann::json::parse(config.model, nullptr, false);
-  const auto part = [&](const char* name) { return json.is_object() && json.contains(name) ? shown(json[name], 60) : "?"; };
-  return part("architectures") + " of " + part("num_hidden_layers") + " layers of " + part("hidden_size");
-}
-
-ModelSizes model_sizes(const RunConfig& config, PluginHost& host) {
-  Parts parts;
-  find_model(parts, config, host);
-  return parts.architecture->sizes();
 }
 
 void settle_batch(RunConfig& config, const Layout& layout) {

@@ -55,12 +55,6 @@ CONSIST_API std::vector<std::string> stray_owners(const RunConfig& config, Plugi
 /// unknown names and for options of plugins that the configuration does not contain.
 CONSIST_API Parts make_parts(const RunConfig& config, PluginHost& host);
 
-/// Text that names the config's model: --model as it was given; of the text of a config.json its architecture and sizes.
-CONSIST_API std::string model_text(const RunConfig& config);
-
-/// The sizes of the config's model. Throws what make_parts throws about models.
-CONSIST_API ModelSizes model_sizes(const RunConfig& config, PluginHost& host);
-
 /// Derives the one of batch, accumulation and global batch that is left open, so that all three are stated. Throws UsageError
 /// where they do not divide.
 CONSIST_API void settle_batch(RunConfig& config, const Layout& layout);

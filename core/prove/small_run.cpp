@@ -8,6 +8,7 @@
 
 #include "consist/error.h"
 #include "consist/options.h"
+#include "core/plan/found_model.h"
 
 namespace consist::prove {
 namespace {

@@ -12,6 +12,7 @@
 #include "consist/text.h"
 #include "core/base/one_line.h"
 #include "core/passes/gather_quantized.h"
+#include "core/plan/found_model.h"
 #include "core/plan/links.h"
 
 namespace consist {

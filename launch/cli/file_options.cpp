@@ -6,6 +6,7 @@
 
 #include "consist/error.h"
 #include "core/config/option_table.h"
+#include "core/plan/found_model.h"
 #include "core/plan/parts.h"
 #include "launch/import/deepspeed_config.h"
 #include "launch/import/python_reader.h"

@@ -8,6 +8,7 @@
 #include "consist/files.h"
 #include "consist/text.h"
 #include "core/config/dataset_choices.h"
+#include "core/plan/found_model.h"
 #include "launch/cli/json_output.h"
 #include "launch/cli/plugin_options.h"
 #include "launch/cli/run_options.h"

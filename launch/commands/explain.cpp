@@ -19,6 +19,7 @@
 #include "core/config/option_value.h"
 #include "core/cost/timeline.h"
 #include "core/passes/gather_quantized.h"
+#include "core/plan/found_model.h"
 #include "core/plan/links.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"

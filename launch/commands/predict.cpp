@@ -10,6 +10,7 @@
 
 #include "consist/host.h"
 #include "consist/text.h"
+#include "core/plan/found_model.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "core/record/step_trace.h"

@@ -16,6 +16,7 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "core/base/in_parallel.h"
+#include "core/plan/found_model.h"
 #include "core/plan/plan.h"
 #include "launch/predict/choices.h"
 #include "launch/search/tune/estimate.h"

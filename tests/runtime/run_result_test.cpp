@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "consist/error.h"
+#include "core/plan/found_model.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
 #include "core/record/metrics.h"

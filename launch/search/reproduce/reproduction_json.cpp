@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "core/plan/found_model.h"
 #include "launch/cli/json_values.h"
 #include "launch/search/reproduce/reproduction.h"
 

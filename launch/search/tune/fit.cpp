@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "core/plan/found_model.h"
 #include "core/plan/parts.h"
 #include "launch/search/tune/trier.h"
 

@@ -9,6 +9,7 @@
 #include "core/compile/reduced_step.h"
 #include "core/config/option_value.h"
 #include "core/config/run_facts.h"
+#include "core/plan/found_model.h"
 #include "core/plan/parts.h"
 #include "launch/search/tune/layouts.h"
 

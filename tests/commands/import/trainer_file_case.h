@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "consist/schedule.h"
+#include "core/plan/found_model.h"
 #include "core/plan/parts.h"
 #include "tests/commands/import/foreign_file_case.h"
 
