@@ -79,7 +79,7 @@ void Generation::wait_for_news() const {
 }
 
 void Generation::note_end(const RankGroup::End& end) {
-  if (end.status > 128 && !killing_) {
+  if (end.by_signal && !killing_) {
     const int signal = end.status - 128;
     std::fprintf(stderr, "consist launch: rank %zu (process %d) was ended by signal %d (%s)\n", first_rank_ + end.rank,
                  ranks_.pid(end.rank), signal, strsignal(signal));

@@ -57,7 +57,8 @@ std::vector<RankGroup::End> RankGroup::reap() {
     if (!process.running || waitpid(process.pid, &status, WNOHANG) != process.pid) continue;
     process.running = false;
     note_joined();  // what it said before its end
-    ends.push_back({rank, WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), process.joined});
+    const bool by_signal = WIFSIGNALED(status);
+    ends.push_back({rank, by_signal ? 128 + WTERMSIG(status) : WEXITSTATUS(status), by_signal, process.joined});
   }
   return ends;
 }

@@ -24,8 +24,9 @@ class RankGroup {
 
   struct End {
     std::size_t rank = 0;
-    int status = 0;       ///< as a shell shows it
-    bool joined = false;  ///< it had said that the job has formed
+    int status = 0;          ///< as a shell shows it
+    bool by_signal = false;  ///< else that is the status of its choice, also where it says that a signal asked for its end
+    bool joined = false;     ///< it had said that the job has formed
   };
   /// The ranks that have ended since the last call.
   std::vector<End> reap();

@@ -250,6 +250,12 @@ TEST(Launcher, CtrlCThatEndsARankBeforeItJoinedEndsTheOthersToo) {
   EXPECT_THAT(job.errors, HasSubstr("rank 1 ended before all ranks had joined the job"));
 }
 
+TEST(Launcher, AStatusThatSaysThatTheRankWasAskedToEndIsNoEndByASignal) {
+  Launched job({"2", "20000", "exit", "1", "130"});
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_THAT(job.errors, Not(HasSubstr("was ended by signal")));
+}
+
 TEST(Launcher, AnIgnoredHangupStaysIgnored) {
   // As nohup starts it. The grace is shorter than the rest of the job: a hangup that counted would end it.
   const auto before = ::signal(SIGHUP, SIG_IGN);
