@@ -17,13 +17,9 @@ struct Maker {
   std::size_t output = 0;
 };
 
-void keep_others(Program& program, const std::vector<bool>& fused) {
-  std::vector<Instruction> kept;
-  kept.reserve(program.instructions.size());
-  for (std::size_t index = 0; index < program.instructions.size(); ++index) {
-    if (!fused[index]) kept.push_back(std::move(program.instructions[index]));
-  }
-  program.instructions = std::move(kept);
+/// Removes instructions whose op was taken away.
+void remove_fused(Program& program) {
+  std::erase_if(program.instructions, [](const Instruction& i) { return i.op == nullptr; });
 }
 
 /// Finds the products that only an addition reads.
@@ -93,13 +89,12 @@ class Products {
 void fuse_amax(Program& program) {
   std::map<TensorId, Maker> makers;                           // of tensors whose maker can state their amax
   std::map<std::size_t, std::map<std::size_t, TensorId>> of;  // by instruction and output: the amax that it is to state
-  std::vector<bool> fused(program.instructions.size(), false);
   for (std::size_t index = 0; index < program.instructions.size(); ++index) {
-    const Instruction& i = program.instructions[index];
+    Instruction& i = program.instructions[index];
     if (i.op->states_amax()) {
       const auto maker = makers.find(i.inputs[0]);
       if (maker == makers.end()) continue;
-      fused[index] = of[maker->second.instruction].emplace(maker->second.output, i.outputs[0]).second;
+      if (of[maker->second.instruction].emplace(maker->second.output, i.outputs[0]).second) i.op = nullptr;
     } else if (i.op->with_amax() != nullptr) {
       for (std::size_t k = 0; k < i.outputs.size(); ++k) {
         if (i.outputs[k] != no_tensor) makers[i.outputs[k]] = {index, k};
@@ -116,12 +111,11 @@ void fuse_amax(Program& program) {
     }
     i.attributes.set("amax_of", mask);
   }
-  keep_others(program, fused);
+  remove_fused(program);
 }
 
 void fuse_sums(Program& program) {
   Products products(program);
-  std::vector<bool> fused(program.instructions.size(), false);
   std::vector<std::pair<std::size_t, std::size_t>> sums;  // the product, the addition that takes its place
   for (std::size_t index = 0; index < program.instructions.size(); ++index) {
     if (const std::size_t product = products.added_by(index); product != index) sums.emplace_back(product, index);
@@ -129,13 +123,12 @@ void fuse_sums(Program& program) {
   }
   for (const auto& [product, addition] : sums) {
     Instruction& sum = program.instructions[addition];
-    Instruction made = std::move(program.instructions[product]);
+    Instruction made = std::exchange(program.instructions[product], {});
     add_into(program, made, 0, sum.inputs[0]);
     made.outputs = sum.outputs;
     sum = std::move(made);
-    fused[product] = true;
   }
-  keep_others(program, fused);
+  remove_fused(program);
 }
 
 }  // namespace consist
