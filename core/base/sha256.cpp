@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "core/base/in_parallel.h"
 
 namespace consist {
 namespace {
@@ -15,6 +16,11 @@ constexpr std::size_t kBlock = std::size_t{4} << 20;
 
 void check(int result) {
   if (result != 1) throw SystemError("libcrypto cannot compute SHA-256; is it restricted by a policy of this machine?");
+}
+
+/// `digests`: of the blocks, one behind the other.
+std::string digest_of_blocks(const std::string& digests, std::int64_t blocks) {
+  return blocks == 1 ? digests : sha256_of(digests);
 }
 
 }  // namespace
@@ -63,9 +69,8 @@ void BlockedSha256::take_oldest() {
 void BlockedSha256::hash_filled() {
   if (hashing_.size() == threads_) take_oldest();
   hashing_.push_back(std::async(std::launch::async, [data = std::move(filling_)]() mutable {
-    Sha256 digest;
-    digest.update(data.data(), data.size());
-    return Hashed{digest.hex(), std::move(data)};
+    std::string digest = sha256_of(std::string_view(data.data(), data.size()));
+    return Hashed{std::move(digest), std::move(data)};
   }));
   ++blocks_;
   filling_ = {};
@@ -89,7 +94,7 @@ void BlockedSha256::update(const void* data, std::size_t bytes) {
 std::string BlockedSha256::hex() {
   if (!filling_.empty() || blocks_ == 0) hash_filled();
   while (!hashing_.empty()) take_oldest();
-  return blocks_ == 1 ? digests_ : sha256_of(digests_);
+  return digest_of_blocks(digests_, blocks_);
 }
 
 std::string sha256_of(std::string_view text) {
@@ -114,23 +119,19 @@ std::string blocked_sha256_of(const InputFile& file, int threads) {
   const std::int64_t size = file.size(),
                      blocks = std::max<std::int64_t>((size + BlockedSha256::block - 1) / BlockedSha256::block, 1);
   std::vector<std::string> digests(static_cast<std::size_t>(blocks));
-  std::vector<std::future<void>> readers;
-  for (int reader = 0; reader < std::max(threads, 1) && reader < blocks; ++reader) {
-    readers.push_back(std::async(std::launch::async, [&, reader] {
-      std::vector<char> data(static_cast<std::size_t>(std::min(size, BlockedSha256::block)));
-      for (std::int64_t at = reader; at < blocks; at += std::max(threads, 1)) {
-        const std::int64_t first = at * BlockedSha256::block, bytes = std::min(size - first, BlockedSha256::block);
-        file.read(first, data.data(), static_cast<std::size_t>(bytes));
-        Sha256 digest;
-        digest.update(data.data(), static_cast<std::size_t>(bytes));
-        digests[static_cast<std::size_t>(at)] = digest.hex();
-      }
-    }));
-  }
-  for (std::future<void>& reader : readers) reader.get();
+  const auto readers = static_cast<std::size_t>(std::min<std::int64_t>(std::max(threads, 1), blocks));
+  in_parallel(readers, static_cast<int>(readers), [&](std::size_t reader) {
+    std::vector<char> data(static_cast<std::size_t>(std::min(size, BlockedSha256::block)));
+    for (std::size_t at = reader; at < digests.size(); at += readers) {
+      const std::int64_t first = static_cast<std::int64_t>(at) * BlockedSha256::block;
+      const auto bytes = static_cast<std::size_t>(std::min(size - first, BlockedSha256::block));
+      file.read(first, data.data(), bytes);
+      digests[at] = sha256_of(std::string_view(data.data(), bytes));
+    }
+  });
   std::string all;
   for (const std::string& digest : digests) all += digest;
-  return blocks == 1 ? all : sha256_of(all);
+  return digest_of_blocks(all, blocks);
 }
 
 }  // namespace consist
