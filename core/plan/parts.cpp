@@ -13,12 +13,6 @@
 namespace consist {
 namespace {
 
-const std::map<std::string, std::string>& options_of(const RunConfig& config, const std::string& plugin) {
-  static const std::map<std::string, std::string> none;
-  auto found = config.plugin_options.find(plugin);
-  return found == config.plugin_options.end() ? none : found->second;
-}
-
 /// --adapter, which rewrites the model.
 void adapt(Parts& parts, const RunConfig& config, PluginHost& host) {
   if (config.adapter == no_adapter) {
@@ -29,7 +23,7 @@ void adapt(Parts& parts, const RunConfig& config, PluginHost& host) {
   if (!config.freeze.trained.empty())
     throw UsageError("--train-only does not go with --adapter " + config.adapter +
                      ", which says itself what is trained; leave one of them out (--freeze takes some of it away)");
-  const std::map<std::string, std::string>& options = options_of(config, config.adapter);
+  const std::map<std::string, std::string> options = options_of_owner(config, config.adapter);
   const auto adapted =
       std::make_shared<AdaptedArchitecture>(parts.architecture, host.make<Adapter>("adapter", config.adapter, options));
   parts.adapted = adapted;
@@ -161,7 +155,7 @@ void make_optimizers_of_rules(Parts& parts, const RunConfig& config, PluginHost&
   for (const OptimizerRule& rule : config.optimizer.rules) {
     require_matches(model, "--optimizer-rules", rule.patterns);
     const bool has_own = !rule.optimizer.empty() && rule.optimizer != config.optimizer_plugin;
-    parts.of_rules.push_back(has_own ? host.make<Optimizer>("optimizer", rule.optimizer, options_of(config, rule.optimizer))
+    parts.of_rules.push_back(has_own ? host.make<Optimizer>("optimizer", rule.optimizer, options_of_owner(config, rule.optimizer))
                                      : nullptr);
   }
 }
@@ -178,14 +172,14 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   parts.architecture = std::move(found.architecture);
   parts.model_folder = std::move(found.folder);
   adapt(parts, config, host);
-  parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
-  parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of(config, config.optimizer_plugin));
+  parts.precision = host.make<Precision>("precision", config.precision, options_of_owner(config, config.precision));
+  parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of_owner(config, config.optimizer_plugin));
   make_optimizers_of_rules(parts, config, host);
-  parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of(config, config.schedule));
+  parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of_owner(config, config.schedule));
   parts.fields = fields_of_datasets(config, host);
   parts.experts = ExpertLoad::parse(config.expert_load);
   for (const StrategyChoice& choice : config.strategies) {
-    parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
+    parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of_owner(config, choice.name)));
     parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size, choice.split});
   }
   make_again_with_defaults(parts, config, host);
@@ -232,7 +226,7 @@ NamedDevice make_device(const RunConfig& config, PluginHost& host) {
     }
     if (name.empty()) throw UnavailableError("--device auto: there is no device that can work here" + reasons);
   }
-  std::map<std::string, std::string> options = options_of(config, name);
+  std::map<std::string, std::string> options = options_of_owner(config, name);
   if (const auto chosen = config.chosen_options.find(name); chosen != config.chosen_options.end()) {
     for (const auto& [option, value] : chosen->second) options[option] = value;
   }
@@ -290,7 +284,7 @@ std::vector<std::string> named_transports(const RunConfig& config) {
 
 std::shared_ptr<Transport> make_transport(const std::string& name, const RunConfig& config, PluginHost& host,
                                           const std::string& device_kind) {
-  auto transport = host.make<Transport>("transport", name, options_of(config, name));
+  auto transport = host.make<Transport>("transport", name, options_of_owner(config, name));
   if (const std::string reason = transport->unavailable(device_kind); !reason.empty())
     throw UnavailableError("transport '" + name + "' cannot serve device '" + device_kind + "': " + reason);
   return transport;
