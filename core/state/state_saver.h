@@ -38,9 +38,9 @@ class StateSaver {
     in_memory_for_certain,  ///< waits for the end of the save before instead
     on_disk,                ///< a snapshot and a checkpoint, after the end of the save before
   };
+  enum class Outcome { saved, too_soon, still_writing };  ///< the last two: a snapshot was left out
   /// Called by every rank: saves `of_host` as a snapshot, if there is a folder for them, and a checkpoint of `mine`, which are
   /// among them. Throws what an earlier save or this one met.
-  enum class Outcome { saved, too_soon, still_writing };
   Outcome save(const OwnedTensors& of_host, const OwnedTensors& mine, CheckpointState state, Where where);
   /// Throws what a save that has ended met; does not wait.
   void check() { work_.check(); }
