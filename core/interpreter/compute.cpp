@@ -101,12 +101,13 @@ reference::Visibility visibility(const Work& w, std::size_t q, const Value* star
 }
 void attention(Work& w) {
   const Value starts = w.has(3) ? w.in(3) : Value{};
-  w.out_all(reference::attention(w.all(3), w.attributes().integer("head_dim"), visibility(w, 0, w.has(3) ? &starts : nullptr)));
+  w.out_all(reference::attention(w.all(3), w.attributes().integer("head_dim"), visibility(w, 0, w.has(3) ? &starts : nullptr),
+                                 attention_scores(w.attributes())));
 }
 void attention_grad(Work& w) {
   const Value starts = w.has(6) ? w.in(6) : Value{};
   w.out_all(reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim"),
-                                       visibility(w, 1, w.has(6) ? &starts : nullptr)));
+                                      visibility(w, 1, w.has(6) ? &starts : nullptr), attention_scores(w.attributes())));
 }
 
 /// Visibility of a part of the keys, as visibility().
@@ -120,13 +121,15 @@ reference::Visibility part_visibility(const Work& w, std::size_t q, const Value*
 void attention_part(Work& w) {
   const Value starts = w.has(3) ? w.in(3) : Value{};
   const std::int64_t head_dim = w.attributes().integer("head_dim");
-  const Values part = reference::attention(w.all(3), head_dim, part_visibility(w, 0, w.has(3) ? &starts : nullptr));
+  const Values part = reference::attention(w.all(3), head_dim, part_visibility(w, 0, w.has(3) ? &starts : nullptr),
+                                           attention_scores(w.attributes()));
   w.out_all(w.has(4) ? reference::merged_attention({w.in(4), w.in(5)}, part, head_dim) : part);
 }
 void attention_part_grad(Work& w) {
   const Value starts = w.has(6) ? w.in(6) : Value{};
-  const Values made = reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim"),
-                                                part_visibility(w, 1, w.has(6) ? &starts : nullptr));
+  const Values made =
+      reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim"),
+                                part_visibility(w, 1, w.has(6) ? &starts : nullptr), attention_scores(w.attributes()));
   w.out_sum(0, 7, *made[0]);
   w.out(1, *made[1]);
   w.out(2, *made[2]);

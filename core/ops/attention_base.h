@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "consist/attention_scores.h"
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -80,6 +81,10 @@ class AttentionBase : public NamedOp {
             "head_dim must divide the channels of q, k and v");
     require(q.shape[1] > 0 && q.shape[2] > 0 && k.shape[2] > 0, "q, k and v must not be empty");
     require(attributes.integer_or("window", 1) > 0, "window must be at least 1");
+    const AttentionScores scores = attention_scores(attributes);
+    require(scores.scale > 0 && std::isfinite(scores.scale), "scale must be above 0 and finite");
+    require(!attributes.has("cap") || (scores.cap > 0 && std::isfinite(scores.cap)),
+            "cap must be above 0 and finite; without a soft-cap it is left out");
     const std::int64_t zigzag = attributes.integer_or("zigzag", 0);
     require(zigzag == 0 || !at_position, "queries at a position are in order of position");
     require(zigzag >= 0 && (zigzag == 0 || q.shape[1] % (2 * zigzag) == 0), "the sequence must be 2·zigzag chunks of equal length");

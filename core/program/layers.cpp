@@ -1,5 +1,8 @@
 #include "consist/layers.h"
 
+#include <cmath>
+#include <utility>
+
 #include "consist/error.h"
 
 namespace consist::layers {
@@ -30,9 +33,16 @@ TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std:
 }
 
 TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t head_dim, std::string name, std::int64_t window,
-                   TensorId document_start) {
+                   TensorId document_start, AttentionScores scores) {
   if (window < 0) throw UsageError(name + ": the window is " + std::to_string(window) + "; it must be at least 1, or 0 for none");
+  for (const auto& [what, value] : {std::pair{"scale of scores", scores.scale}, {"soft-cap of scores", scores.cap}}) {
+    if (!(value >= 0) || !std::isfinite(value))
+      throw UsageError(name + ": the " + what + " is " + std::to_string(value) +
+                       "; it must be above 0 and finite, or 0 for the default");
+  }
   Attributes attributes{{"head_dim", head_dim}};
+  if (scores.scale != 0 && scores.scale != default_score_scale(head_dim)) attributes.set("scale", scores.scale);
+  if (scores.cap != 0) attributes.set("cap", scores.cap);
   // A window that reaches the first position from the last one hides nothing, and devices without windows can run the rest.
   if (window > 0 && window < b[q].shape[1]) attributes.set("window", window);
   std::vector<TensorId> inputs{q, k, v};

@@ -97,7 +97,7 @@ Values rope_grad(const Value& dy, const Value& table, const Value* x, const Valu
 }
 
 Values attention_grad(const Value& dout, const Value& q, const Value& k, const Value& v, const Value& o, const Value& lse,
-                      std::int64_t head_dim, const Visibility& visibility) {
+                      std::int64_t head_dim, const Visibility& visibility, AttentionScores scores) {
   const std::int64_t batch = q.shape[0], queries = q.shape[1], keys = k.shape[1], heads = q.shape[2] / head_dim,
                      kv_heads = k.shape[2] / head_dim;
   const auto dot = [&](const Value& a, std::int64_t at_a, const Value& b, std::int64_t at_b) {
@@ -105,7 +105,7 @@ Values attention_grad(const Value& dout, const Value& q, const Value& k, const V
     for (std::int64_t i = 0; i < head_dim; ++i) sum += a.at(at_a + i) * b.at(at_b + i);
     return sum;
   };
-  const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  const double scale = scores.scale == 0 ? default_score_scale(head_dim) : scores.scale;
   Value dq = zeros(q.dtype, q.shape), dk = zeros(k.dtype, k.shape), dv = zeros(v.dtype, v.shape);
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t h = 0; h < heads; ++h) {
@@ -116,8 +116,10 @@ Values attention_grad(const Value& dout, const Value& q, const Value& k, const V
         for (std::int64_t t = 0; t < keys; ++t) {
           if (!visibility.sees(b, s, queries, t)) continue;
           const std::int64_t there = ((b * keys + t) * kv_heads + kv) * head_dim;
-          const double p = std::exp(dot(q, here, k, there) * scale - lse.at((b * heads + h) * queries + s));
-          const double dscore = p * (dot(dout, here, v, there) - mean) * scale;
+          const double score = attention_score(dot(q, here, k, there), head_dim, scores);
+          const double p = std::exp(score - lse.at((b * heads + h) * queries + s));
+          const double capped = scores.cap == 0 ? 0 : score / scores.cap;  // its tanh
+          const double dscore = p * (dot(dout, here, v, there) - mean) * scale * (1 - capped * capped);
           for (std::int64_t i = 0; i < head_dim; ++i) {
             dv.at(there + i) += p * dout.at(here + i);
             dq.at(here + i) += dscore * k.at(there + i);

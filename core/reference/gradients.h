@@ -25,7 +25,7 @@ Values rope_grad(const Value& dy, const Value& table, const Value* x, const Valu
 
 /// dq, dk, dv. The probabilities come from lse, as kernels make them again.
 Values attention_grad(const Value& dout, const Value& q, const Value& k, const Value& v, const Value& o, const Value& lse,
-                      std::int64_t head_dim, const Visibility& visibility = {});
+                      std::int64_t head_dim, const Visibility& visibility = {}, AttentionScores scores = {});
 
 /// dgate, dup
 Values swiglu_grad(const Value& dh, const Value& gate, const Value& up);

@@ -83,7 +83,12 @@ Values rope(const Values& in, std::int64_t head_dim, double epsilon) {
   return {y, rstd};
 }
 
-Values attention(const Values& in, std::int64_t head_dim, const Visibility& visibility) {
+double attention_score(double product, std::int64_t head_dim, AttentionScores scores) {
+  const double score = product * (scores.scale == 0 ? default_score_scale(head_dim) : scores.scale);
+  return scores.cap == 0 ? score : scores.cap * std::tanh(score / scores.cap);
+}
+
+Values attention(const Values& in, std::int64_t head_dim, const Visibility& visibility, AttentionScores scores) {
   const Value &q = *in[0], &k = *in[1], &v = *in[2];
   const std::int64_t batch = q.shape[0], queries = q.shape[1], keys = k.shape[1], heads = q.shape[2] / head_dim,
                      kv_heads = k.shape[2] / head_dim;
@@ -104,7 +109,7 @@ Values attention(const Values& in, std::int64_t head_dim, const Visibility& visi
         each_key([&](double& score, std::int64_t there) {
           score = 0;
           for (std::int64_t i = 0; i < head_dim; ++i) score += q.at(here + i) * k.at(there + i);
-          score /= std::sqrt(static_cast<double>(head_dim));
+          score = attention_score(score, head_dim, scores);
           largest = std::max(largest, score);
         });
         each_key([&](double& score, std::int64_t) { sum += score = std::exp(score - largest); });

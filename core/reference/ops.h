@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "consist/attention_scores.h"
 #include "consist/bfloat16.h"
 #include "consist/op.h"
 
@@ -60,7 +61,10 @@ struct Visibility {
 };
 
 /// o, lse
-Values attention(const Values& in, std::int64_t head_dim, const Visibility& visibility = {});
+Values attention(const Values& in, std::int64_t head_dim, const Visibility& visibility = {}, AttentionScores scores = {});
+
+/// The score of a query and a key from their product. A scale of 0 is that of the size of heads.
+double attention_score(double product, std::int64_t head_dim, AttentionScores scores);
 
 /// Positions, by row, of the part of the keys that rank `rank` of `parts` attends to after `shift` shifts, in zigzag order.
 std::vector<std::int64_t> positions_of_part(std::int64_t rows, std::int64_t parts, std::int64_t rank, std::int64_t shift);

@@ -53,11 +53,24 @@ TEST_F(Formulas, Rope) {
 }
 
 TEST_F(Formulas, Attention) {
-  const Attributes attributes{{"head_dim", std::int64_t{4}}};
   const Values in{random({2, 3, 16}), random({2, 3, 8}), random({2, 3, 8})};
   const Value dy = random({2, 3, 16});
-  const Values made = attention(in, 4), found = attention_grad(dy, *in[0], *in[1], *in[2], *made[0], *made[1], 4);
-  for (std::size_t k = 0; k < 3; ++k) expect_near(*found[k], gradient("attention", in, attributes, k, dy));
+  for (const AttentionScores& scores :
+       {AttentionScores{}, AttentionScores{.scale = 0.7}, AttentionScores{.scale = 0.7, .cap = 0.8}}) {
+    Attributes attributes{{"head_dim", std::int64_t{4}}};
+    if (scores.scale != 0) attributes.set("scale", scores.scale);
+    if (scores.cap != 0) attributes.set("cap", scores.cap);
+    const Values made = attention(in, 4, {}, scores),
+                 found = attention_grad(dy, *in[0], *in[1], *in[2], *made[0], *made[1], 4, {}, scores);
+    for (std::size_t k = 0; k < 3; ++k) expect_near(*found[k], gradient("attention", in, attributes, k, dy));
+  }
+}
+
+// As the formula says, not as the code that both the reference and its gradient share.
+TEST_F(Formulas, ScoresOfAttention) {
+  EXPECT_DOUBLE_EQ(attention_score(3, 4, {}), 1.5);
+  EXPECT_DOUBLE_EQ(attention_score(3, 4, {.scale = 0.1}), 0.3);
+  EXPECT_DOUBLE_EQ(attention_score(3, 4, {.scale = 2, .cap = 5}), 5 * std::tanh(1.2));
 }
 
 TEST_F(Formulas, Swiglu) {

@@ -26,10 +26,11 @@ struct PartsCase {
   bool zigzag;
   std::int64_t window = 0;
   std::int64_t documents = 0;  ///< tokens of each in the first sequence, one more in the next, and so on; 0: there are none
+  AttentionScores scores = {};
 
   friend void PrintTo(const PartsCase& c, std::ostream* out) {
     *out << c.sequence << " tokens over " << c.ranks << (c.zigzag ? " in zigzag order" : " in order of position") << ", window "
-         << c.window << ", documents of " << c.documents;
+         << c.window << ", documents of " << c.documents << ", scale " << c.scores.scale << ", cap " << c.scores.cap;
   }
 };
 
@@ -61,6 +62,7 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
     Attributes attributes{{"head_dim", c.dim}};
     if (c.window > 0) attributes.set("window", c.window);
     if (zigzag > 0) attributes.set("zigzag", zigzag);
+    test::set_scores(attributes, c.scores);
     const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
                 v = random(k.shape), dy = random(q.shape);
     Value starts = zeros(DType::i32, {c.batch, c.sequence});
@@ -71,7 +73,7 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
       const std::int64_t position = whole.keys[static_cast<std::size_t>(i % c.sequence)];
       if (c.documents > 0) starts.at(i) = static_cast<double>(position - position % (c.documents + i / c.sequence));
     }
-    const Values made = reference::attention({q, k, v}, c.dim, whole);
+    const Values made = reference::attention({q, k, v}, c.dim, whole, c.scores);
 
     for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
       const std::int64_t first = rank * held;
@@ -94,7 +96,7 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
       for (double& x : lse.data) x = static_cast<float>(x);
       Visibility own{.window = c.window, .starts = own_starts ? &*own_starts : nullptr, .keys = whole.keys};
       own.queries.assign(whole.keys.begin() + first, whole.keys.begin() + first + held);
-      const Values gradients = reference::attention_grad(own_dy, own_q, k, v, o, lse, c.dim, own);
+      const Values gradients = reference::attention_grad(own_dy, own_q, k, v, o, lse, c.dim, own, c.scores);
       const LocalParts backward{
           .inputs = {origin, origin, {}, {}, origin, {0, 0, first}, {0, first}},
           .outputs = {origin, {}, {}},
@@ -125,12 +127,12 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
     }
     Value exact_q = q, exact_k = k, exact_v = v;  // references round to the dtype of what they read
     for (Value* value : {&exact_q, &exact_k, &exact_v}) value->dtype = DType::f32;
-    const Values made = reference::attention({exact_q, exact_k, exact_v}, c.dim, whole);
+    const Values made = reference::attention({exact_q, exact_k, exact_v}, c.dim, whole, c.scores);
     Value o = *made[0], lse = *made[1];
     o.dtype = GetParam().dtype;
     for (double& x : o.data) x = reference::rounded(x, GetParam().dtype);
     for (double& x : lse.data) x = static_cast<float>(x);
-    const Values gradients = reference::attention_grad(dy, exact_q, exact_k, exact_v, o, lse, c.dim, whole);
+    const Values gradients = reference::attention_grad(dy, exact_q, exact_k, exact_v, o, lse, c.dim, whole, c.scores);
     Value dk = zeros(DType::f32, k.shape), dv = dk;
     const double gradient_tolerance = on_cuda() && narrow() ? 8 * tolerance() : 2e-5;
     for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
@@ -146,6 +148,7 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
         const std::int64_t part = (rank + c.ranks - shift) % c.ranks;
         Attributes attributes{{"head_dim", c.dim}, {"zigzag", c.ranks}, {"shift", shift}};
         if (c.window > 0) attributes.set("window", c.window);
+        test::set_scores(attributes, c.scores);
         const LocalParts forward{.inputs = {origin, origin, origin, {0, first}, origin, lse_origin},
                                  .outputs = {origin, lse_origin},
                                  .output_types = {q_type, lse_type}};
@@ -201,6 +204,14 @@ TEST_P(AttentionPart, AroundARingWithinWindowsAndDocuments) {
     expect_ring(c);
 }
 
+// In one call for each part, and in one for each pair of chunks; heads for cuDNN and for Consist's own kernels.
+TEST_P(AttentionPart, AroundARingWithAScaleAndASoftCap) {
+  for (const PartsCase& c : {PartsCase{1, 24, 3, 1, 6, 3, true, 0, 0, {.scale = 0.3, .cap = 2}},
+                             PartsCase{1, 140, 2, 1, 8, 2, true, 0, 0, {.scale = 0.5}},
+                             PartsCase{1, 144, 2, 1, 16, 2, true, 20, 0, {.scale = 0.4, .cap = 3}}})
+    expect_ring(c);
+}
+
 // The keys of the last part, with nothing before: of the first rank only the later half of the queries sees them.
 TEST_P(AttentionPart, QueriesThatSeeNoKeysHaveNothing) {
   const std::int64_t held = 8, dim = 8;
@@ -221,6 +232,13 @@ TEST_P(AttentionPart, OfEachRank) {
        {PartsCase{2, 8, 2, 1, 4, 2, true}, PartsCase{1, 24, 3, 1, 6, 3, true}, PartsCase{2, 16, 4, 2, 8, 4, true},
         PartsCase{1, 256, 2, 2, 16, 2, true}, PartsCase{1, 512, 2, 1, 64, 4, true}, PartsCase{1, 140, 2, 1, 8, 2, true},
         PartsCase{1, 10, 1, 1, 4, 2, false}, PartsCase{2, 192, 2, 1, 16, 3, false}})
+    expect_parts(c);
+}
+
+TEST_P(AttentionPart, OfEachRankWithAScaleAndASoftCap) {
+  for (const PartsCase& c : {PartsCase{1, 24, 3, 1, 6, 3, true, 0, 0, {.scale = 0.3, .cap = 2}},
+                             PartsCase{1, 140, 2, 1, 8, 2, true, 0, 0, {.scale = 0.5}},
+                             PartsCase{2, 160, 2, 2, 4, 4, true, 7, 5, {.scale = 0.4, .cap = 3}}})
     expect_parts(c);
 }
 

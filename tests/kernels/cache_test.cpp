@@ -70,6 +70,7 @@ TEST_P(CacheKernel, RowsAreWrittenAndTheOthersKept) {
 
 struct CacheCase {
   std::int64_t batch, room, heads, kv_heads, dim, queries, at, window = 0;
+  AttentionScores scores = {};
 };
 
 TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
@@ -77,7 +78,8 @@ TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
   for (const CacheCase& c :
        {CacheCase{1, 20, 2, 1, 4, 1, 0}, CacheCase{1, 20, 2, 2, 4, 1, 19}, CacheCase{2, 130, 6, 2, 16, 1, 64},
         CacheCase{1, 130, 7, 1, 12, 3, 62}, CacheCase{2, 200, 4, 2, 64, 64, 64}, CacheCase{1, 300, 3, 1, 128, 70, 100},
-        CacheCase{2, 130, 4, 2, 16, 1, 100, 7}, CacheCase{1, 200, 2, 1, 32, 64, 100, 50}, CacheCase{1, 130, 2, 2, 8, 1, 3, 64}}) {
+        CacheCase{2, 130, 4, 2, 16, 1, 100, 7}, CacheCase{1, 200, 2, 1, 32, 64, 100, 50}, CacheCase{1, 130, 2, 2, 8, 1, 3, 64},
+        CacheCase{1, 40, 2, 1, 16, 1, 30, 0, {.scale = 0.4}}, CacheCase{2, 90, 2, 2, 12, 5, 70, 9, {.scale = 0.3, .cap = 1.5}}}) {
     SCOPED_TRACE(::testing::Message() << c.queries << " of " << c.heads << " heads of " << c.dim << " at " << c.at << ", window "
                                       << c.window);
     const Value q = random({c.batch, c.queries, c.heads * c.dim}, 2), k = random({c.batch, c.room, c.kv_heads * c.dim}),
@@ -86,9 +88,10 @@ TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
     for (std::int64_t i = 0; i < c.queries; ++i) visible.queries.push_back(c.at + i);
     visible.keys.resize(static_cast<std::size_t>(c.room));
     std::iota(visible.keys.begin(), visible.keys.end(), 0);
-    const Values expected = reference::attention({q, k, v}, c.dim, visible);
+    const Values expected = reference::attention({q, k, v}, c.dim, visible, c.scores);
     Attributes attributes{{"head_dim", c.dim}};
     if (c.window > 0) attributes.set("window", c.window);
+    test::set_scores(attributes, c.scores);
     const Values found = test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_value(c.at)}, attributes);
     expect_close(found[0], *expected[0], tolerance(), "o");
     expect_close(found[1], *expected[1], 2e-6, "lse");

@@ -134,18 +134,26 @@ TEST_P(DeviceKernel, Rope) {
 TEST_P(DeviceKernel, Attention) {
   struct Case {
     std::int64_t batch, sequence, heads, kv_heads, dim, window = 0;
+    AttentionScores scores = {};
   };
   // Around the 64 queries and keys of a tile, head sizes that do not fill vectors, groups of 1, 2 and 7.
   for (const Case& c :
        {Case{2, 1, 2, 1, 4}, Case{1, 5, 7, 1, 6}, Case{2, 13, 2, 2, 20}, Case{1, 64, 2, 1, 4}, Case{1, 67, 1, 1, 3},
         // Windows of one key, within a tile, over a tile's border, of a whole tile and beyond, and as wide as all.
         Case{1, 70, 2, 1, 4, 1}, Case{2, 13, 2, 2, 6, 5}, Case{1, 130, 1, 1, 4, 3}, Case{1, 131, 1, 1, 4, 64},
-        Case{1, 140, 2, 1, 3, 77}, Case{1, 9, 1, 1, 4, 9}}) {
+        Case{1, 140, 2, 1, 3, 77}, Case{1, 9, 1, 1, 4, 9},
+        // Scales of scores, also of kernels for heads of whole vectors; soft-caps that scores reach and that they do not;
+        // windows.
+        Case{1, 67, 2, 1, 4, 0, {.scale = 0.3}}, Case{1, 40, 2, 1, 16, 0, {.scale = 0.4}}, Case{2, 13, 2, 1, 4, 0, {.cap = 1.5}},
+        Case{1, 70, 2, 2, 16, 0, {.scale = 0.4, .cap = 30}}, Case{1, 70, 2, 1, 6, 20, {.scale = 0.7, .cap = 2}},
+        Case{1, 66, 1, 1, 72, 0, {.cap = 3}}}) {
     Attributes attributes{{"head_dim", c.dim}};
     if (c.window > 0) attributes.set("window", c.window);
+    test::set_scores(attributes, c.scores);
     const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
                 v = random({c.batch, c.sequence, c.kv_heads * c.dim}), dy = random(q.shape);
-    const Values expected = reference::attention({q, k, v}, c.dim, {.window = c.window}), made = run("attention", {q, k, v}, attributes);
+    const Values expected = reference::attention({q, k, v}, c.dim, {.window = c.window}, c.scores),
+                 made = run("attention", {q, k, v}, attributes);
     expect_close(made[0], *expected[0], tolerance(), "o");
     expect_close(made[1], *expected[1], 2e-6, "lse");
     Value o = *expected[0], lse = *expected[1];
@@ -158,8 +166,9 @@ TEST_P(DeviceKernel, Attention) {
         for (const double x : gradients[i]->data) EXPECT_NEAR(x, 0, narrow() ? 0.05 : 1e-5);
         continue;
       }
-      // delta = Σ do·o takes o as it was rounded; with few keys its error weighs more beside gradients that are smaller.
-      const double rounded = c.window > 0 ? 6 * tolerance() : 4 * tolerance();
+      // delta = Σ do·o takes o as it was rounded; with few keys or a large scale its error weighs more
+      // beside gradients that are smaller.
+      const double rounded = c.window > 0 || c.scores.scale > 0 ? 6 * tolerance() : 4 * tolerance();
       expect_close(gradients[i], numerical, narrow() ? rounded : 2 * tolerance(), std::string("d") + "qkv"[i]);
     }
   }
@@ -173,6 +182,23 @@ TEST_P(DeviceKernel, AttentionWithLargeScores) {
   // Scores of thousands have an absolute error of some 1e-4 in f32, and so have the probabilities.
   expect_close(made[0], *expected[0], narrow() ? 2e-2 : 5e-3, "o");
   expect_close(made[1], *expected[1], 1e-6, "lse");
+}
+
+// A GPU has kernels with a cap for heads of up to 128 elements, and says so for others.
+TEST_P(DeviceKernel, AttentionOfLongHeadsWithASoftCap) {
+  const Value q = random({1, 9, 136}), k = random(q.shape), v = random(q.shape);
+  const Attributes attributes{{"head_dim", std::int64_t{136}}, {"cap", 2.0}};
+  if (GetParam().device == "cuda") {
+    try {
+      run("attention", {q, k, v}, attributes);
+      FAIL() << "it ran";
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find("head_dim 136 and a soft-cap"), std::string::npos) << error.what();
+    }
+    return;
+  }
+  expect_close(run("attention", {q, k, v}, attributes)[0], *reference::attention({q, k, v}, 136, {}, {.cap = 2})[0], tolerance(),
+               "o");
 }
 
 TEST_P(DeviceKernel, Swiglu) {

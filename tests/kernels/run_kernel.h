@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "consist/attention_scores.h"
 #include "consist/device.h"
 #include "tests/kernels/host_tensor.h"
 
@@ -311,6 +312,12 @@ inline void expect_close(const std::optional<Value>& found, const Value& expecte
 }
 
 /// For what an op may be given or not: an accumulator, a residual, masters.
+/// Sets the attributes of attention for scores other than the default.
+inline void set_scores(Attributes& attributes, const AttentionScores& scores) {
+  if (scores.scale != 0) attributes.set("scale", scores.scale);
+  if (scores.cap != 0) attributes.set("cap", scores.cap);
+}
+
 inline constexpr bool kWithAndWithout[] = {false, true};
 
 }  // namespace consist::test

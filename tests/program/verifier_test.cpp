@@ -1,12 +1,15 @@
-#include "core/cost/collective_stream.h"
 #include "core/program/verifier.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/layers.h"
+#include "core/cost/collective_stream.h"
 
 namespace consist {
 namespace {
@@ -179,6 +182,37 @@ TEST(Ops, RefuseSizesThatTheirKernelsWouldDivideBy) {
   EXPECT_THROW(layers::attention(b, q, none, none, 8, "a"), ProgramError);
   const TensorId short_q = b.input("x", DType::f32, {1, 0, 16}), table = b.input("table", DType::f32, {0, 8});
   EXPECT_THROW(layers::rope(b, short_q, table, no_tensor, 8, 1e-6, "r"), ProgramError);
+}
+
+TEST(Ops, AttentionHasTheAttributesOfItsScoresOnlyWhereTheyAreNotTheDefault) {
+  Program program;
+  Builder b(program);
+  const TensorId q = b.input("q", DType::f32, {1, 3, 16});
+  layers::attention(b, q, q, q, 4, "plain", 0, no_tensor, {.scale = 0.5});
+  EXPECT_FALSE(program.instructions.back().attributes.has("scale"));
+  EXPECT_FALSE(program.instructions.back().attributes.has("cap"));
+  layers::attention(b, q, q, q, 4, "capped", 0, no_tensor, {.scale = 0.25, .cap = 50});
+  EXPECT_EQ(program.instructions.back().attributes.real("scale"), 0.25);
+  EXPECT_EQ(program.instructions.back().attributes.real("cap"), 50);
+}
+
+TEST(Ops, AttentionRefusesScoresThatAreNone) {
+  Program program;
+  Builder b(program);
+  const TensorId q = b.input("q", DType::f32, {1, 3, 16});
+  EXPECT_THROW(layers::attention(b, q, q, q, 4, "a", 0, no_tensor, {.scale = -1}), UsageError);
+  EXPECT_THROW(layers::attention(b, q, q, q, 4, "a", 0, no_tensor, {.cap = std::nan("")}), UsageError);
+  const auto refusal = [&](std::string_view name, double value) -> std::string {
+    try {
+      b.emit("attention", {q, q, q}, {{"head_dim", std::int64_t{4}}, {std::string(name), value}}, {"o", "lse"});
+    } catch (const ProgramError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal("scale", 0.0), HasSubstr("scale must be above 0 and finite"));
+  EXPECT_THAT(refusal("cap", 0.0), HasSubstr("cap must be above 0 and finite"));
+  EXPECT_THAT(refusal("cap", std::numeric_limits<double>::infinity()), HasSubstr("cap must be above 0 and finite"));
 }
 
 TEST(Builder, NamesTheOpAndTheReason) {

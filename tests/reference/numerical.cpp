@@ -23,7 +23,9 @@ Values forward(std::string_view op, const Values& in, const Attributes& attribut
   if (op == "linear") return linear(in);
   if (op == "rms_norm") return rms_norm(in, attributes.real("epsilon"));
   if (op == "rope") return rope(in, attributes.integer("head_dim"), attributes.real_or("epsilon", 0));
-  if (op == "attention") return attention(in, attributes.integer("head_dim"), {.window = attributes.integer_or("window", 0)});
+  if (op == "attention")
+    return attention(in, attributes.integer("head_dim"), {.window = attributes.integer_or("window", 0)},
+                     attention_scores(attributes));
   if (op == "swiglu") return swiglu(in);
   if (op == "lm_head_loss") return lm_head_loss(in, attributes.real("scale"));
   throw std::invalid_argument("no reference for op " + std::string(op));

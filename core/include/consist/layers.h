@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "consist/attention_scores.h"
 #include "consist/builder.h"
 
 namespace consist::layers {
@@ -28,13 +29,14 @@ CONSIST_API Normed rms_norm(Builder& b, TensorId x, TensorId residual, TensorId 
 CONSIST_API TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std::int64_t head_dim, double epsilon,
                           std::string name);
 
-/// Causal softmax(q kᵀ / sqrt(head_dim)) v with grouped queries: q [batch, sequence, heads*head_dim], k and v [batch, sequence,
+/// Causal softmax(q kᵀ · scale) v with grouped queries: q [batch, sequence, heads*head_dim], k and v [batch, sequence,
 /// kv_heads*head_dim], heads a multiple of kv_heads. With `window` above 0 (sliding-window attention, Beltagy et al., 2020) a
 /// position attends to itself and the window - 1 positions before it; 0: to all before it. ERRORS: UsageError if negative. With
 /// `document_start` [batch, sequence] (i32: the position at which each token's document begins, 0 or more and not behind the
-/// token; the dataset's field of that name) a token sees those of its document alone.
+/// token; the dataset's field of that name) a token sees those of its document alone. `scores`: the scale, 1/sqrt(head_dim) by
+/// default, and a soft-cap. ERRORS: UsageError if one of them is negative.
 CONSIST_API TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t head_dim, std::string name,
-                               std::int64_t window = 0, TensorId document_start = no_tensor);
+                               std::int64_t window = 0, TensorId document_start = no_tensor, AttentionScores scores = {});
 
 /// silu(gate) * up (Shazeer, 2020).
 CONSIST_API TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name);

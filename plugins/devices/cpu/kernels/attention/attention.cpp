@@ -3,138 +3,18 @@
 // they lie in memory; keys and values are gathered by position, whatever the order of the sequence is. The keys of a part are two chunks
 // of positions.
 #include <algorithm>
-#include <numeric>
-#include <string>
-#include <vector>
 
-#include "consist/error.h"
-#include "consist/token_order.h"
-#include "plugins/devices/cpu/kernels/common/kernels.h"
+#include "plugins/devices/cpu/kernels/attention/attention_shape.h"
 #include "plugins/devices/cpu/kernels/common/parallel.h"
 #include "plugins/devices/cpu/kernels/dense/tile.h"
 
 namespace consist::cpu {
 namespace {
 
-constexpr std::int64_t block = 64;  // queries and keys per tile
-
-struct AttentionShape {
-  std::int64_t batch, queries, keys, heads, kv_heads, dim, width;  ///< width: dim padded to whole vectors
-  std::int64_t window;                                             ///< keys that a query sees, itself included
-  std::vector<std::int64_t> position;                              ///< by row of the queries
-  std::vector<std::int64_t> row_of_key;                            ///< of the keys in order of position
-  std::int64_t parts = 0, part = 0;                                ///< of the sequence's keys in zigzag order, which is here; 0: all
-
-  /// Reads the shape of the request whose inputs `q` and `q` + 1 are queries and keys.
-  AttentionShape(const KernelRequest& r, std::size_t q)
-      : batch(r.inputs[q].shape[0]),
-        queries(r.inputs[q].shape[1]),
-        keys(r.inputs[q + 1].shape[1]),
-        heads(r.inputs[q].shape[2] / r.attributes.integer("head_dim")),
-        kv_heads(r.inputs[q + 1].shape[2] / r.attributes.integer("head_dim")),
-        dim(r.attributes.integer("head_dim")),
-        width(pad_columns(dim)),
-        window(std::min(r.attributes.integer_or("window", keys), keys)) {
-    if (r.attributes.has("ring")) throw ProgramError("attention whose keys travel is not divided into its parts");
-    const std::int64_t zigzag = r.attributes.integer_or("zigzag", 0), first = r.input_origins.empty() ? 0 : r.input_origins[q][1];
-    const bool whole = !r.attributes.has("shift");
-    if (!whole) {
-      parts = zigzag;
-      part = (first / queries + parts - r.attributes.integer("shift")) % parts;
-      window = r.attributes.integer_or("window", keys * parts);
-    }
-    for (std::int64_t row = 0; row < queries; ++row) position.push_back(position_of(first + row, whole ? keys : keys * parts, zigzag));
-    for (std::int64_t at = 0; at < keys; ++at) row_of_key.push_back(whole ? index_of(at, keys, zigzag) : at);
-  }
-  /// Number of keys in front of position `at`.
-  std::int64_t keys_before(std::int64_t at) const {
-    if (parts == 0) return std::clamp(at, std::int64_t{0}, keys);
-    const std::int64_t chunk = keys / 2;
-    return std::clamp(at - part * chunk, std::int64_t{0}, chunk) + std::clamp(at - (2 * parts - 1 - part) * chunk, std::int64_t{0}, chunk);
-  }
-  /// The queries are a stretch of the sequence that begins at `first`.
-  void begin_at(std::int64_t first) {
-    if (first < 0 || first + queries > keys)
-      throw ProgramError("attention of queries at positions " + std::to_string(first) + " to " + std::to_string(first + queries - 1) +
-                         " beside keys of " + std::to_string(keys));
-    std::iota(position.begin(), position.end(), first);
-  }
-  std::int64_t group() const { return heads / kv_heads; }
-  std::int64_t blocks() const { return (queries + block - 1) / block; }
-  /// Range [first, last) that a query sees of the keys [first_key, first_key + columns) in order of position; empty where
-  /// first >= last.
-  struct Visible {
-    std::int64_t first, last;
-  };
-  Visible visible(std::int64_t row, std::int64_t first_key, std::int64_t columns) const {
-    const std::int64_t end = position[static_cast<std::size_t>(row)] + 1;
-    const std::int64_t last = std::clamp(keys_before(end) - first_key, std::int64_t{0}, columns);
-    return {std::clamp(keys_before(end - window) - first_key, std::int64_t{0}, last), last};
-  }
-  /// The keys that some of the queries [first, first + rows) see are within [begin, end).
-  struct Range {
-    std::int64_t begin, end;
-  };
-  Range seen_by(std::int64_t first, std::int64_t rows) const {
-    const auto [least, most] = std::minmax_element(position.begin() + first, position.begin() + first + rows);
-    return {keys_before(*least + 1 - window), keys_before(*most + 1)};
-  }
-  /// Element (b, row, head, 0) of a [batch, rows, …] tensor whose rows are `stride` elements apart.
-  std::int64_t at_query(std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t stride) const {
-    return (b * queries + row) * stride + head * dim;
-  }
-  std::int64_t at_key(std::int64_t b, std::int64_t at, std::int64_t head, std::int64_t stride) const {
-    return (b * keys + row_of_key[static_cast<std::size_t>(at)]) * stride + head * dim;
-  }
-};
-
-/// A [batch, sequence, heads·dim] tensor, possibly columns of a wider one.
-template <typename T>
-struct Heads {
-  T* data;
-  std::int64_t row;
-  explicit Heads(const Buffer& buffer) : data(buffer.as<T>()), row(buffer.leading_dimension()) {}
-};
-
-/// Returns the part of `seen` in the document of query `row`. `starts`: [batch, queries], or null where each sequence is one.
-AttentionShape::Visible within_document(AttentionShape::Visible seen, const std::int32_t* starts, const AttentionShape& s,
-                                        std::int64_t b, std::int64_t row, std::int64_t first_key) {
-  if (starts != nullptr)
-    seen.first = std::clamp<std::int64_t>(s.keys_before(starts[b * s.queries + row]) - first_key, seen.first, seen.last);
-  return seen;
-}
-
-/// One row of a head, times `factor`, into a row of a tile; padding is zero.
-template <typename T>
-void gather_row(const T* from, const AttentionShape& s, float factor, float* to) {
-  for (std::int64_t i = 0; i < s.dim; ++i) to[i] = load(from[i]) * factor;
-  for (std::int64_t i = s.dim; i < s.width; ++i) to[i] = 0.0F;
-}
-
-/// Queries [first, first + rows) of one head, times `factor`, into tile [rows, width].
-template <typename T>
-void gather_queries(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
-                    std::int64_t rows, float factor, float* tile) {
-  for (std::int64_t r = 0; r < rows; ++r)
-    gather_row(tensor.data + s.at_query(b, first + r, head, tensor.row), s, factor, tile + r * s.width);
-}
-/// The same of keys [first, first + rows) in order of position.
-template <typename T>
-void gather_keys(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
-                 std::int64_t rows, float* tile) {
-  for (std::int64_t r = 0; r < rows; ++r)
-    gather_row(tensor.data + s.at_key(b, first + r, head, tensor.row), s, 1.0F, tile + r * s.width);
-}
-
-/// Transposed: tile [dim, block]; columns beyond `rows` are zero.
-template <typename T>
-void gather_keys_transposed(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
-                            std::int64_t rows, float* tile) {
-  if (rows < block) std::fill(tile, tile + s.dim * block, 0.0F);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T* from = tensor.data + s.at_key(b, first + r, head, tensor.row);
-    for (std::int64_t i = 0; i < s.dim; ++i) tile[i * block + r] = load(from[i]);
-  }
+/// Caps `count` scores softly, in place.
+void cap_scores(float* scores, std::int64_t count, float cap) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) scores[i] = cap * tanh_fast(scores[i] / cap);
 }
 
 /// Makes o in `Out`; of a part, merges it with that of the parts before.
@@ -178,7 +58,7 @@ class AttentionOf final : public Kernel {
     std::fill(largest, largest + rows, -INFINITY);
     std::fill(sum, sum + rows, 0.0F);
     std::fill(ot, ot + rows * s_.width, 0.0F);
-    gather_queries(q, s_, b, head, first, rows, 1.0F / std::sqrt(static_cast<float>(s_.dim)), qt);
+    gather_queries(q, s_, b, head, first, rows, s_.scale, qt);
     const AttentionShape::Range seen = s_.seen_by(first, rows);
     for (std::int64_t keys = seen.begin / block * block; keys < seen.end; keys += block) {
       const std::int64_t columns = std::min(block, seen.end - keys);  // behind them a cache may hold anything
@@ -192,6 +72,7 @@ class AttentionOf final : public Kernel {
         std::fill(row, row + visible.first, 0.0F);
         std::fill(row + visible.last, row + block, 0.0F);
         if (visible.first == visible.last) continue;
+        if (s_.cap > 0) cap_scores(row + visible.first, visible.last - visible.first, s_.cap);
         float most = largest[r];
 #pragma omp simd reduction(max : most)
         for (std::int64_t j = visible.first; j < visible.last; ++j) most = row[j] > most ? row[j] : most;
@@ -304,7 +185,6 @@ class AttentionGradOf final : public Kernel {
 
   void key_block(const Tensors& t, std::int64_t b, std::int64_t h, std::int64_t kv_head, std::int64_t keys, float* dq, float* dk,
                  float* dv, const float* delta, float* tiles) {
-    const float scale = 1.0F / std::sqrt(static_cast<float>(s_.dim));
     const std::int64_t columns = std::min(block, s_.keys - keys);
     float *qt = tiles, *dot = qt + block * s_.width, *kr = dot + block * s_.width, *kt = kr + block * s_.width,
           *vt = kt + s_.dim * block, *p = vt + s_.dim * block, *dp = p + block * block;
@@ -315,7 +195,7 @@ class AttentionGradOf final : public Kernel {
       const std::int64_t rows = std::min(block, s_.queries - first);
       const AttentionShape::Range seen = s_.seen_by(first, rows);
       if (seen.end <= keys || seen.begin >= keys + columns) continue;
-      gather_queries(t.q, s_, b, h, first, rows, scale, qt);
+      gather_queries(t.q, s_, b, h, first, rows, s_.scale, qt);
       gather_queries(t.dout, s_, b, h, first, rows, 1.0F, dot);
       tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
       tile_product(rows, block, s_.dim, {dot, s_.width, 1}, vt, block, dp, block, false);
@@ -325,9 +205,13 @@ class AttentionGradOf final : public Kernel {
             within_document(s_.visible(first + r, keys, columns), starts_, s_, b, first + r, keys);
         float *pr = p + r * block, *dr = dp + r * block;
         const float d = delta[first + r], l = lse[r];
-        for (std::int64_t j = visible.first; j < visible.last; ++j) {
-          pr[j] = exp_fast(pr[j] - l);
-          dr[j] = pr[j] * (dr[j] - d);  // the gradient of the scaled scores
+        if (s_.cap > 0) {
+          capped_gradient(pr, dr, visible, l, d);
+        } else {
+          for (std::int64_t j = visible.first; j < visible.last; ++j) {
+            pr[j] = exp_fast(pr[j] - l);
+            dr[j] = pr[j] * (dr[j] - d);  // the gradient of the scaled scores
+          }
         }
         for (float* of : {pr, dr}) {
           std::fill(of, of + visible.first, 0.0F);
@@ -337,8 +221,18 @@ class AttentionGradOf final : public Kernel {
       // q carries the scale already, so that dk needs none; dq takes it from dp.
       tile_product(columns, s_.width, rows, {p, 1, block}, dot, s_.width, dv + keys * s_.width, s_.width, true);
       tile_product(columns, s_.width, rows, {dp, 1, block}, qt, s_.width, dk + keys * s_.width, s_.width, true);
-      for (std::int64_t i = 0; i < rows * block; ++i) dp[i] *= scale;
+      for (std::int64_t i = 0; i < rows * block; ++i) dp[i] *= s_.scale;
       tile_product(rows, s_.width, columns, {dp, block, 1}, kr, s_.width, dq + first * s_.width, s_.width, true);
+    }
+  }
+
+  /// Scores of a query become probabilities, and the products of do and values gradients of the scores in front of the cap.
+  void capped_gradient(float* scores, float* products, AttentionShape::Visible visible, float lse, float delta) const {
+    cap_scores(scores + visible.first, visible.last - visible.first, s_.cap);
+    for (std::int64_t j = visible.first; j < visible.last; ++j) {
+      const float tanh = scores[j] / s_.cap;
+      scores[j] = exp_fast(scores[j] - lse);
+      products[j] = scores[j] * (products[j] - delta) * (1.0F - tanh * tanh);
     }
   }
 

@@ -1,12 +1,12 @@
 // attention and attention_grad: cuDNN's fused kernels through its frontend for bf16, our own for f32 (attention_tiles.cu) and for
-// what cuDNN has no kernel for (attention_mma.cu): windows are a second diagonal to it, documents nothing that it knows. Where it
-// refuses a shape, the log says why, once per shape.
+// what cuDNN has no kernel for (attention_mma.cu): windows are a second diagonal to it, documents and soft-caps nothing that it
+// knows. Where it refuses a shape, the log says why, once per shape.
 #include "plugins/devices/cuda/kernels/attention/attention.h"
 
 #include <cudnn_frontend.h>
 
 #include <array>
-#include <cmath>
+#include <bit>
 #include <map>
 #include <mutex>
 #include <string>
@@ -76,6 +76,7 @@ class CudnnDevice {
                   s.key_tokens,
                   s.shift,
                   s.window,
+                  std::bit_cast<std::int64_t>(s.scores.scale),
                   direction == Direction::forward ? 0 : 1 + deterministic};
     std::shared_ptr<const Plan> found = plans_[key].lock();
     if (!found) {
@@ -90,7 +91,7 @@ class CudnnDevice {
   }
 
  private:
-  using Key = std::array<std::int64_t, 17>;
+  using Key = std::array<std::int64_t, 18>;
 
   Plan build(const AttentionShape& s, Direction direction, bool deterministic) const {
     Plan plan;
@@ -146,13 +147,15 @@ class CudnnDevice {
   }
   static Extents stats_extents(const AttentionShape& s) { return {s.batch, s.heads, s.sequence, 1}; }
   static Extents stats_strides(const AttentionShape& s) { return {s.heads * s.sequence, s.sequence, 1, 1}; }
-  static float scale(const AttentionShape& s) { return static_cast<float>(1 / std::sqrt(static_cast<double>(s.dim))); }
 
   static void forward(fe::graph::Graph& graph, const AttentionShape& s) {
     const Tensor q = heads(graph, uid_q, "q", of_queries(s, s.read.q)), k = heads(graph, uid_k, "k", of_keys(s, s.read.k)),
                  v = heads(graph, uid_v, "v", of_keys(s, s.read.v));
-    auto [o, stats] = graph.sdpa(
-        q, k, v, seeing<fe::graph::SDPA_attributes>(s).set_name("attention").set_generate_stats(true).set_attn_scale(scale(s)));
+    auto [o, stats] = graph.sdpa(q, k, v,
+                                 seeing<fe::graph::SDPA_attributes>(s)
+                                     .set_name("attention")
+                                     .set_generate_stats(true)
+                                     .set_attn_scale(static_cast<float>(s.scores.scale)));
     describe(o, uid_o, of_queries(s, s.heads * s.dim));
     stats->set_output(true)
         .set_uid(uid_stats)
@@ -175,7 +178,7 @@ class CudnnDevice {
     auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, o, dout, stats,
                                             seeing<fe::graph::SDPA_backward_attributes>(s)
                                                 .set_name("attention_grad")
-                                                .set_attn_scale(scale(s))
+                                                .set_attn_scale(static_cast<float>(s.scores.scale))
                                                 .set_deterministic_algorithm(deterministic));
     describe(dq, uid_dq, of_queries(s, s.written.q));
     describe(dk, uid_dk, of_keys(s, s.written.k));
@@ -224,7 +227,8 @@ AttentionShape shape_of(const KernelRequest& r, std::size_t queries, std::size_t
                        q.shape[2] / dim,
                        k.shape[2] / dim,
                        dim,
-                       {q.leading_dimension(), k.leading_dimension(), v.leading_dimension()}};
+                       {q.leading_dimension(), k.leading_dimension(), v.leading_dimension()},
+                       attention_scores(r.attributes)};
   shape.window = window < shape.keys ? window : 0;
   shape.documents = !kernels::at(r.inputs, documents).absent();
   return shape;
@@ -235,7 +239,9 @@ Made own_kernel(DType type, const AttentionShape& shape, Direction direction, co
   if (!is_float(type)) return nullptr;
   if (shape.dim > longest_head) {
     throw UsageError("attention in " + std::string(name_of(type)) + " with head_dim " + std::to_string(shape.dim) +
-                     ": cuDNN has no kernel for it here and Consist's own take head_dim up to " + std::to_string(longest_head));
+                     (shape.scores.cap > 0 ? " and a soft-cap of scores" : "") +
+                     ": cuDNN has no kernel for it here and Consist's own take head_dim up to " + std::to_string(longest_head) +
+                     "; use --device cpu");
   }
   const bool forward = direction == Direction::forward;
   if (type == DType::bf16) return forward ? make_tensor_core_attention(shape) : make_tensor_core_attention_grad(shape);
@@ -251,9 +257,10 @@ const std::vector<CudnnAttention::Binding>& bindings_of(Direction direction) {
   return direction == Direction::forward ? forward : backward;
 }
 
-/// True if cuDNN can say which keys queries see: all, or those between two diagonals, the later of which ends at the last key.
-bool has_diagonal(const AttentionShape& shape) {
-  return !shape.documents && (shape.sees_all() || shape.shift == shape.keys - shape.sequence);
+/// True if cuDNN can say the scores, which have no cap, and which keys queries see: all, or those between two diagonals, the
+/// later of which ends at the last key.
+bool cudnn_can_say(const AttentionShape& shape) {
+  return !shape.documents && shape.scores.cap == 0 && (shape.sees_all() || shape.shift == shape.keys - shape.sequence);
 }
 
 /// True if queries and keys are the same tokens in order of position.
@@ -264,7 +271,7 @@ bool is_whole(const AttentionShape& shape, const KernelRequest& r) {
 }  // namespace
 
 Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
-  if (type == DType::bf16 && has_diagonal(shape)) {
+  if (type == DType::bf16 && cudnn_can_say(shape)) {
     auto device = CudnnDevice::get(s.device);
     auto plan = device->plan(shape, direction, direction == Direction::backward && s.deterministic_attention);
     if (plan->graph) return std::make_unique<CudnnAttention>(std::move(device), std::move(plan), bindings_of(direction));

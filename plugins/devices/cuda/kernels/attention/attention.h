@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "consist/attention_scores.h"
 #include "plugins/devices/cuda/kernels/common/kernels.h"
 
 namespace consist::cuda {
@@ -22,6 +23,7 @@ enum class Direction { forward, backward };
 struct AttentionShape {
   std::int64_t batch, sequence, keys, heads, kv_heads, dim;
   TokenStrides read;       ///< of q, k, v
+  AttentionScores scores;  ///< with their scale, which is not 0
   TokenStrides written{};  ///< of dq, dk, dv
   /// Tokens from one sequence of the batch to the next in memory, of q, o, do and dq, and of k, v, dk and dv.
   std::int64_t query_tokens = sequence, key_tokens = keys;
@@ -53,7 +55,8 @@ Made make_attention_of_blocks(const KernelRequest& r, Direction direction, const
 /// for queries of more than two stretches.
 Made make_attention_of_stretches(const KernelRequest& r, Direction direction, const KernelSettings& s);
 
-/// Kernel for queries at a position (input 4 of the op), beside a KV cache; heeds windows. ERRORS: UsageError for head_dim > 256.
+/// Kernel for queries at a position (input 4 of the op), beside a KV cache; heeds windows and caps. ERRORS: UsageError for
+/// head_dim > 256.
 Made make_cache_attention(const KernelRequest& r, const KernelSettings& s);
 
 /// Our own, deterministic, for head sizes up to `longest_head`: in f32 on the ordinary arithmetic units, in bf16 on the tensor

@@ -35,7 +35,10 @@ class AttentionOfBlocks : public Kernel {
 
   /// Queries are input `q` of the request, keys and values those behind them.
   AttentionOfBlocks(const KernelRequest& r, std::size_t q, Direction direction, const KernelSettings& s)
-      : direction_(direction), type_(r.inputs[q].dtype), size_(static_cast<std::int64_t>(size_of(type_))) {
+      : direction_(direction),
+        type_(r.inputs[q].dtype),
+        size_(static_cast<std::int64_t>(size_of(type_))),
+        scores_(attention_scores(r.attributes)) {
     const Buffer &queries = r.inputs[q], &keys = r.inputs[q + 1], &values = r.inputs[q + 2];
     const std::int64_t dim = r.attributes.integer("head_dim"), ranks = r.attributes.integer("zigzag");
     queries_ = {queries.shape[0], queries.shape[1], queries.shape[2], 0, queries.shape[1]};
@@ -79,7 +82,7 @@ class AttentionOfBlocks : public Kernel {
   void add_call(const AttentionBlock& block, const KernelSettings& s) {
     const std::int64_t dim = queries_.columns / heads_, count = block.keys * chunk_;
     const bool together = block.key_step > 1;
-    AttentionShape shape{queries_.batch, block.queries * chunk_, count, heads_, rows_.columns / dim, dim, read_};
+    AttentionShape shape{queries_.batch, block.queries * chunk_, count, heads_, rows_.columns / dim, dim, read_, scores_};
     shape.query_tokens = queries_.rows;
     shape.key_tokens = together ? count : rows_.length;
     if (!block.causal) shape.shift = count;
@@ -115,6 +118,7 @@ class AttentionOfBlocks : public Kernel {
  protected:
   DType type_;
   std::int64_t size_, heads_ = 0, chunk_ = 0;
+  AttentionScores scores_;
   PartRows queries_{};
   TokenStrides read_{}, written_{};
   TokenRows rows_{};  // of keys and values; kept: those that are brought together

@@ -22,7 +22,7 @@ struct Extents {
   std::int64_t room;    ///< keys of a sequence in memory
   std::int64_t window;  ///< keys that a query sees, itself included
   TokenStrides read;
-  float scale;  ///< of scores, times log2(e): exponentials are powers of two
+  float scale, cap;  ///< of scores, times log2(e): exponentials are powers of two; cap 0: none
 };
 
 /// Block (query, head, batch). Lane l holds the elements l, l + 32, … of the head.
@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q,
 #pragma unroll
     for (int n = 0; n < N; ++n) score += holds(n) ? query[n] * number(key_row[32 * n]) : 0.0F;
     score = sum_of_lanes(score);
+    if (e.cap > 0.0F) score = e.cap * tanhf(score / e.cap);
     const float most = fmaxf(largest, score), shrink = exp2f(largest - most), weight = exp2f(score - most);
     largest = most;
     sum = sum * shrink + weight;
@@ -86,6 +87,7 @@ class CacheAttention final : public Kernel {
   explicit CacheAttention(const KernelRequest& r) {
     const Buffer &q = r.inputs[0], &k = r.inputs[1];
     const std::int64_t dim = r.attributes.integer("head_dim"), heads = q.shape[2] / dim;
+    const AttentionScores scores = attention_scores(r.attributes);
     batch_ = q.shape[0];
     extents_ = {static_cast<int>(q.shape[1]),
                 static_cast<int>(heads),
@@ -94,7 +96,8 @@ class CacheAttention final : public Kernel {
                 k.shape[1],
                 r.attributes.integer_or("window", k.shape[1]),
                 {q.leading_dimension(), k.leading_dimension(), r.inputs[2].leading_dimension()},
-                static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(dim)))};
+                static_cast<float>(1.4426950408889634 * scores.scale),
+                static_cast<float>(1.4426950408889634 * scores.cap)};
   }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {

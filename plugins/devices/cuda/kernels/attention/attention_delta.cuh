@@ -8,6 +8,14 @@ namespace consist::cuda {
 
 inline constexpr int delta_threads = 256;
 
+/// Caps a product of q and k in place where scores are Capped, and returns the cap's derivative there.
+template <bool Capped>
+__device__ __forceinline__ float capped_slope(const Extents& e, float& product) {
+  if constexpr (!Capped) return 1.0F;
+  product = e.capped(product);
+  return e.slope_at(product);
+}
+
 /// delta [batch, heads, sequence] = Σ over dim of do·o: a warp for each.
 template <typename T>
 __global__ void __launch_bounds__(delta_threads)

@@ -1,7 +1,6 @@
 // Extents of the tensors of attention's own kernels, and the keys that a query sees.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include "plugins/devices/cuda/kernels/attention/attention.h"
@@ -24,6 +23,7 @@ struct Extents {
   TokenStrides read, written;
   std::int64_t o;  ///< elements from token to token of o and do
   float scale;     ///< of scores, times log2(e): exponentials are powers of two
+  float cap, per_cap;  ///< the soft-cap in units of products of q and k, and 1 over it; 0: none
   explicit Extents(const AttentionShape& s)
       : queries{static_cast<int>(s.sequence), static_cast<int>(s.query_tokens)},
         keys{static_cast<int>(s.keys), static_cast<int>(s.key_tokens)},
@@ -37,7 +37,13 @@ struct Extents {
         read(s.read),
         written(s.written),
         o(s.heads * s.dim),
-        scale(static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.dim)))) {}
+        scale(static_cast<float>(1.4426950408889634 * s.scores.scale)),
+        cap(static_cast<float>(s.scores.cap / s.scores.scale)),
+        per_cap(s.scores.cap > 0 ? static_cast<float>(s.scores.scale / s.scores.cap) : 0.0F) {}
+  /// A product of q and k, softly capped.
+  __device__ float capped(float product) const { return cap * tanhf(product * per_cap); }
+  /// The derivative of capped() where it gave `score`.
+  __device__ float slope_at(float score) const { return 1.0F - score * per_cap * (score * per_cap); }
   __device__ int last_seen(int query) const { return min(query + shift, keys.count - 1); }
   /// `starts`: of documents, or null.
   __device__ int first_seen(const std::int32_t* __restrict__ starts, int b, int query) const {

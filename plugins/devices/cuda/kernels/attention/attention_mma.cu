@@ -78,7 +78,7 @@ struct Softmax {
 };
 
 /// Block (query tile, head, batch). Tiles of late queries see most keys and start first.
-template <int D>
+template <int D, bool Capped>
 __global__ void __launch_bounds__(mma_threads, 2)
     attend(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v, bf16* __restrict__ o,
            float* __restrict__ lse, const std::int32_t* __restrict__ starts, Extents e) {
@@ -120,6 +120,13 @@ __global__ void __launch_bounds__(mma_threads, 2)
     float scores[8][4] = {};
 #pragma unroll
     for (int step = 0; step < D / 16; ++step) add_product_of_rows(query[step], keys(stage), step, scores);
+    if constexpr (Capped) {
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) scores[n][c] = e.capped(scores[n][c]);
+      }
+    }
     rows.hide(scores, start);
     softmax.add<D>(scores, e.scale, result);
     add_weighted_rows(scores, values(stage), result);
@@ -137,13 +144,13 @@ __global__ void __launch_bounds__(mma_threads, 2)
   store_rows<D>(result, inverse, o, e, e.queries, b, head, e.o, own);
 }
 
-template <int D>
+template <int D, bool Capped>
 class TensorCoreAttention final : public Kernel {
  public:
-  explicit TensorCoreAttention(const AttentionShape& shape) : shape_(shape) { allow_shared(attend<D>, shared_bytes<D>); }
+  explicit TensorCoreAttention(const AttentionShape& shape) : shape_(shape) { allow_shared(attend<D, Capped>, shared_bytes<D>); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     if (shape_.batch * shape_.sequence == 0) return;
-    attend<D><<<grid_of(shape_.sequence, shape_.heads, shape_.batch), mma_threads, shared_bytes<D>, stream_of(queue)>>>(
+    attend<D, Capped><<<grid_of(shape_.sequence, shape_.heads, shape_.batch), mma_threads, shared_bytes<D>, stream_of(queue)>>>(
         in[0].as<bf16>(), in[1].as<bf16>(), in[2].as<bf16>(), out[0].as<bf16>(), out[1].as<float>(),
         shape_.documents ? in[3].as<std::int32_t>() : nullptr, Extents(shape_));
     check_launch("attention");
@@ -156,8 +163,7 @@ class TensorCoreAttention final : public Kernel {
 }  // namespace
 
 Made make_tensor_core_attention(const AttentionShape& shape) {
-  if (shape.dim <= 64) return std::make_unique<TensorCoreAttention<64>>(shape);
-  return std::make_unique<TensorCoreAttention<128>>(shape);
+  return for_shape<TensorCoreAttention>(shape);
 }
 
 }  // namespace consist::cuda

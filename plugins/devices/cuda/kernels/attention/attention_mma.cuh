@@ -1,6 +1,6 @@
 // Tiles of attention on the tensor cores, shared by forward and backward: bf16 operands, sums in f32, by instructions that every
 // GPU since A100 has (mma.sync). For what cuDNN has no kernel for: documents, windows whose diagonal does not end at the last
-// key, sizes of heads that are no multiple of 8. As on the ordinary units (attention_tiles.cuh) every sum has a fixed order.
+// key, soft-caps, sizes of heads that are no multiple of 8. As on the ordinary units (attention_tiles.cuh) every sum has a fixed order.
 //
 // A block is four warps and has tiles of 64 tokens of one head, each a row of D elements in shared memory; of its own 64 rows a
 // warp has 16. The 16 bytes at place c of row r lie at place c ^ (r % 8), so that eight neighbouring rows of one column fall into
@@ -9,6 +9,8 @@
 // In a result [16, n] of a product, lane l has rows l/4 and l/4 + 8 and of every eight columns 2·(l%4) and the next one: so
 // results of one product, rounded, are operands of the next without leaving registers.
 #pragma once
+
+#include <type_traits>
 
 #include "plugins/devices/cuda/kernels/attention/attention_extents.cuh"
 #include "plugins/devices/cuda/kernels/common/numbers.cuh"
@@ -195,6 +197,16 @@ __device__ __forceinline__ int most_of_warp(int value) {
 }
 __device__ __forceinline__ int least_of_warp(int value) {
   return __reduce_min_sync(0xffffffffU, value);
+}
+
+/// K<D, Capped> for the size of heads; the cap costs registers and time.
+template <template <int, bool> class K>
+Made for_shape(const AttentionShape& shape) {
+  const auto of_dim = [&]<int D>(std::integral_constant<int, D>) -> Made {
+    if (shape.scores.cap > 0) return std::make_unique<K<D, true>>(shape);
+    return std::make_unique<K<D, false>>(shape);
+  };
+  return shape.dim <= 64 ? of_dim(std::integral_constant<int, 64>{}) : of_dim(std::integral_constant<int, 128>{});
 }
 
 inline dim3 grid_of(std::int64_t tokens, std::int64_t heads, std::int64_t batch) {

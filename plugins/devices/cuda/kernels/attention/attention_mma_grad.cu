@@ -58,7 +58,7 @@ __device__ int end_of_queries(const Extents& e, const std::int32_t* __restrict__
 
 /// Block (key tile, kv head, batch): dk and dv of its keys over all query heads of the group and all queries that see them.
 /// Scores are those of keys by queries: a warp has 16 keys.
-template <int D>
+template <int D, bool Capped>
 __global__ void __launch_bounds__(mma_threads, 2) attend_grad_keys(Gradients t, Extents e) {
   extern __shared__ uint4 memory[];
   const std::uint32_t base = shared_address(memory);
@@ -105,8 +105,9 @@ __global__ void __launch_bounds__(mma_threads, 2) attend_grad_keys(Gradients t, 
           const int key = start + own + lane / 4 + 8 * i;
           float& weight = p[n][2 * i + c];
           float& gradient = dp[n][2 * i + c];
+          const float slope = capped_slope<Capped>(e, weight);
           weight = key >= first_key && key <= last_key ? power_of_2(fmaf(weight, e.scale, -lse)) : 0.0F;
-          gradient = weight * (gradient - delta);
+          gradient = weight * (gradient - delta) * slope;
         }
       }
     }
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(mma_threads, 2) attend_grad_keys(Gradients t, 
 }
 
 /// Block (query tile, head, batch): dq of its queries over all keys that they see.
-template <int D>
+template <int D, bool Capped>
 __global__ void __launch_bounds__(mma_threads, 2) attend_grad_queries(Gradients t, Extents e) {
   extern __shared__ uint4 memory[];
   const std::uint32_t base = shared_address(memory);
@@ -178,8 +179,9 @@ __global__ void __launch_bounds__(mma_threads, 2) attend_grad_queries(Gradients 
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const int key = start + 8 * n + lane % 4 * 2 + c % 2, i = c / 2;
+        const float slope = capped_slope<Capped>(e, p[n][c]);
         const float weight = key >= first_key[i] && key <= last_key[i] ? power_of_2(fmaf(p[n][c], e.scale, -lse[i])) : 0.0F;
-        dp[n][c] = weight * (dp[n][c] - delta[i]);
+        dp[n][c] = weight * (dp[n][c] - delta[i]) * slope;
       }
     }
     add_weighted_rows(dp, keys(stage), dq);
@@ -188,12 +190,12 @@ __global__ void __launch_bounds__(mma_threads, 2) attend_grad_queries(Gradients 
   store_rows<D>(dq, scale, t.dq, e, e.queries, b, head, e.written.q, first + own);
 }
 
-template <int D>
+template <int D, bool Capped>
 class TensorCoreAttentionGrad final : public Kernel {
  public:
   explicit TensorCoreAttentionGrad(const AttentionShape& shape) : shape_(shape) {
-    allow_shared(attend_grad_keys<D>, bytes_for_keys<D>);
-    allow_shared(attend_grad_queries<D>, bytes_for_queries<D>);
+    allow_shared(attend_grad_keys<D, Capped>, bytes_for_keys<D>);
+    allow_shared(attend_grad_queries<D, Capped>, bytes_for_queries<D>);
   }
   std::int64_t workspace_bytes() const override { return delta_rows(shape_) * 4; }
 
@@ -202,9 +204,9 @@ class TensorCoreAttentionGrad final : public Kernel {
     const cudaStream_t stream = stream_of(queue);
     const Gradients t = with_delta<bf16>(shape_, in, out, workspace, stream);
     const Extents e(shape_);
-    attend_grad_keys<D><<<grid_of(shape_.keys, shape_.kv_heads, shape_.batch), mma_threads, bytes_for_keys<D>, stream>>>(t, e);
+    attend_grad_keys<D, Capped><<<grid_of(shape_.keys, shape_.kv_heads, shape_.batch), mma_threads, bytes_for_keys<D>, stream>>>(t, e);
     check_launch("attention_grad, keys");
-    attend_grad_queries<D><<<grid_of(shape_.sequence, shape_.heads, shape_.batch), mma_threads, bytes_for_queries<D>, stream>>>(t, e);
+    attend_grad_queries<D, Capped><<<grid_of(shape_.sequence, shape_.heads, shape_.batch), mma_threads, bytes_for_queries<D>, stream>>>(t, e);
     check_launch("attention_grad, queries");
   }
 
@@ -215,8 +217,7 @@ class TensorCoreAttentionGrad final : public Kernel {
 }  // namespace
 
 Made make_tensor_core_attention_grad(const AttentionShape& shape) {
-  if (shape.dim <= 64) return std::make_unique<TensorCoreAttentionGrad<64>>(shape);
-  return std::make_unique<TensorCoreAttentionGrad<128>>(shape);
+  return for_shape<TensorCoreAttentionGrad>(shape);
 }
 
 }  // namespace consist::cuda

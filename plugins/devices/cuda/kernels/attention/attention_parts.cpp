@@ -37,6 +37,7 @@ class AttentionToPart : public Kernel {
         type_(r.inputs[q_].dtype),
         size_(static_cast<std::int64_t>(size_of(type_))),
         heads_(r.inputs[q_].shape[2] / r.attributes.integer("head_dim")),
+        scores_(attention_scores(r.attributes)),
         documents_(!kernels::at(r.inputs, starts_).absent()) {
     const Buffer &queries = r.inputs[q_], &keys = r.inputs[q_ + 1], &values = r.inputs[q_ + 2];
     const std::int64_t held = queries.shape[1];
@@ -89,7 +90,7 @@ class AttentionToPart : public Kernel {
   }
   AttentionShape shape_of(std::int64_t queries, std::int64_t keys) const {
     const std::int64_t dim = queries_.columns / heads_;
-    AttentionShape shape{queries_.batch, queries, keys, heads_, keys_.columns / dim, dim, read_};
+    AttentionShape shape{queries_.batch, queries, keys, heads_, keys_.columns / dim, dim, read_, scores_};
     shape.written = {queries_.columns, keys_.columns, keys_.columns};
     shape.query_tokens = shape.key_tokens = queries_.rows;
     return shape;
@@ -110,6 +111,7 @@ class AttentionToPart : public Kernel {
  protected:
   DType type_;
   std::int64_t size_, heads_;
+  AttentionScores scores_;
   bool documents_;
   PartRows queries_{}, keys_{};  // of none of the rows
   TokenStrides read_{};

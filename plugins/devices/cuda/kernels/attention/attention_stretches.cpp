@@ -71,8 +71,14 @@ class AttentionOfStretches : public Kernel {
     }
     std::int64_t inner = 0;
     for (const Stretch& stretch : stretches_) {
-      AttentionShape shape{
-          rows_.batch, stretch.count, stretch.keys, heads_, rows_.columns / dim_, dim_, {read_.q, rows_.columns, rows_.columns}};
+      AttentionShape shape{rows_.batch,
+                           stretch.count,
+                           stretch.keys,
+                           heads_,
+                           rows_.columns / dim_,
+                           dim_,
+                           {read_.q, rows_.columns, rows_.columns},
+                           attention_scores(r.attributes)};
       if (direction == Direction::backward) shape.written = {r.outputs[0].leading_dimension(), rows_.columns, rows_.columns};
       shape.query_tokens = queries_;
       shape.key_tokens = rows_.kept;

@@ -14,7 +14,7 @@ struct Shared {
 
 /// Scores of queries from `first` and keys from `start` on become weights of the softmax over all keys so far, whose largest score, sum
 /// and weighted values are brought to the same base.
-template <int D, int R, bool Hidden>
+template <int D, int R, bool Hidden, bool Capped>
 __device__ __forceinline__ void add_to_softmax(float (&scores)[R][R], float (&largest)[R], float (&sum)[R],
                                                float4 (&result)[R][quads<D>], const int (&first_key)[R], const Extents& e,
                                                int first, int start) {
@@ -25,6 +25,7 @@ __device__ __forceinline__ void add_to_softmax(float (&scores)[R][R], float (&la
 #pragma unroll
     for (int j = 0; j < R; ++j) {
       const int key = start + column_of(j);
+      if constexpr (Capped) scores[i][j] = e.capped(scores[i][j]);
       scores[i][j] = key <= last && (!Hidden || key >= first_key[i]) ? scores[i][j] * e.scale : -INFINITY;
       most = fmaxf(most, scores[i][j]);
     }
@@ -51,7 +52,7 @@ __device__ __forceinline__ void add_to_softmax(float (&scores)[R][R], float (&la
 }
 
 /// Block (query tile<R>, head, batch). Tiles of late queries see most keys and start first.
-template <int D, int R, bool Hidden>
+template <int D, int R, bool Hidden, bool Capped>
 __global__ void __launch_bounds__(tile_threads, 2)
     attend(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v, float* __restrict__ o,
            float* __restrict__ lse, const std::int32_t* __restrict__ starts, Extents e) {
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
     product_of_rows<D, R>(queries, keys, scores);
     __syncthreads();
     load_tile<D, R>(v, e, e.keys, b, kv_head, e.read.v, start, keys);
-    add_to_softmax<D, R, Hidden>(scores, largest, sum, result, first_key, e, first, start);
+    add_to_softmax<D, R, Hidden, Capped>(scores, largest, sum, result, first_key, e, first, start);
     store_scores(scores, weights);
     __syncthreads();
     add_weighted_rows<D, R>(weights, keys, result);
@@ -100,15 +101,15 @@ __global__ void __launch_bounds__(tile_threads, 2)
       result, [&inverse](int i) { return inverse[i]; }, o, e, e.queries, b, head, e.o, first);
 }
 
-template <int D, int R, bool Hidden>
+template <int D, int R, bool Hidden, bool Capped>
 class TiledAttention final : public Kernel {
  public:
   explicit TiledAttention(const AttentionShape& shape) : shape_(shape) {
-    allow_shared(attend<D, R, Hidden>, Shared<D, R>::bytes);
+    allow_shared(attend<D, R, Hidden, Capped>, Shared<D, R>::bytes);
   }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     if (shape_.batch * shape_.sequence == 0) return;
-    attend<D, R, Hidden><<<grid_of<R>(shape_, shape_.sequence, shape_.heads), tile_threads, Shared<D, R>::bytes, stream_of(queue)>>>(
+    attend<D, R, Hidden, Capped><<<grid_of<R>(shape_, shape_.sequence, shape_.heads), tile_threads, Shared<D, R>::bytes, stream_of(queue)>>>(
         in[0].as<float>(), in[1].as<float>(), in[2].as<float>(), out[0].as<float>(), out[1].as<float>(),
         shape_.documents ? in[3].as<std::int32_t>() : nullptr, Extents(shape_));
     check_launch("attention");

@@ -173,14 +173,15 @@ inline bool large_tiles(const AttentionShape& shape, std::int64_t heads, int sha
   return shared <= available && divided_up(shape.sequence, tile<4>) * heads * shape.batch >= s.multiprocessors;
 }
 
-/// K<D, R, Hidden> for the size of heads, whose kernels need Shared<D, R>::bytes. Hidden: windows or documents hide keys from
-/// queries, which costs registers.
-template <template <int, int, bool> class K, template <int, int> class Shared>
+/// K<D, R, Hidden, Capped> for the size of heads, whose kernels need Shared<D, R>::bytes. Hidden: windows or documents hide keys
+/// from queries, which costs registers; Capped: scores have a soft-cap.
+template <template <int, int, bool, bool> class K, template <int, int> class Shared>
 Made for_shape(const AttentionShape& shape, std::int64_t heads, const KernelSettings& s) {
   const auto of_dim = [&]<int D>(std::integral_constant<int, D>) -> Made {
-    if (shape.window > 0 || shape.documents) return std::make_unique<K<D, 2, true>>(shape);
-    if (large_tiles(shape, heads, Shared<D, 4>::bytes, s)) return std::make_unique<K<D, 4, false>>(shape);
-    return std::make_unique<K<D, 2, false>>(shape);
+    if (shape.scores.cap > 0) return std::make_unique<K<D, 2, true, true>>(shape);
+    if (shape.window > 0 || shape.documents) return std::make_unique<K<D, 2, true, false>>(shape);
+    if (large_tiles(shape, heads, Shared<D, 4>::bytes, s)) return std::make_unique<K<D, 4, false, false>>(shape);
+    return std::make_unique<K<D, 2, false, false>>(shape);
   };
   return shape.dim <= 64 ? of_dim(std::integral_constant<int, 64>{}) : of_dim(std::integral_constant<int, 128>{});
 }

@@ -16,7 +16,7 @@ struct Shared {
 };
 
 /// The tile's probabilities and the gradients of its scaled scores, from products of queries with keys and of do with values.
-template <int R, bool Hidden>
+template <int R, bool Hidden, bool Capped>
 __device__ __forceinline__ void gradients_of_scores(float (&p)[R][R], float (&dp)[R][R], const float* lse, const float* delta,
                                                     const Extents& e, const std::int32_t* starts, int b, int first, int start) {
 #pragma unroll
@@ -28,14 +28,15 @@ __device__ __forceinline__ void gradients_of_scores(float (&p)[R][R], float (&dp
 #pragma unroll
     for (int j = 0; j < R; ++j) {
       const int key = start + column_of(j);
+      const float slope = capped_slope<Capped>(e, p[i][j]);
       p[i][j] = there && key <= last && (!Hidden || key >= first_key) ? exp2f(p[i][j] * e.scale - l) : 0.0F;
-      dp[i][j] = p[i][j] * (dp[i][j] - d);
+      dp[i][j] = p[i][j] * (dp[i][j] - d) * slope;
     }
   }
 }
 
 /// Block (key tile<R>, kv head, batch): dk and dv of its keys over all query heads of the group and all later queries.
-template <int D, int R, bool Hidden>
+template <int D, int R, bool Hidden, bool Capped>
 __global__ void __launch_bounds__(tile_threads, 1) attend_grad_keys(Gradients t, Extents e) {
   extern __shared__ float4 memory[];
   constexpr int size = tile<R> * (D + 4);
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(tile_threads, 1) attend_grad_keys(Gradients t,
       float p[R][R], dp[R][R];
       product_of_rows<D, R>(queries, keys, p);
       product_of_rows<D, R>(douts, values, dp);
-      gradients_of_scores<R, Hidden>(p, dp, t.lse + rows, t.delta + rows, e, t.starts, b, first, start);
+      gradients_of_scores<R, Hidden, Capped>(p, dp, t.lse + rows, t.delta + rows, e, t.starts, b, first, start);
       store_scores(p, p_tile);
       store_scores(dp, dp_tile);
       __syncthreads();
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(tile_threads, 1) attend_grad_keys(Gradients t,
 }
 
 /// Block (query tile<R>, head, batch): dq of its queries over all earlier keys.
-template <int D, int R, bool Hidden>
+template <int D, int R, bool Hidden, bool Capped>
 __global__ void __launch_bounds__(tile_threads, 1) attend_grad_queries(Gradients t, Extents e) {
   extern __shared__ float4 memory[];
   constexpr int size = tile<R> * (D + 4);
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(tile_threads, 1) attend_grad_queries(Gradients
     float p[R][R], dp[R][R];
     product_of_rows<D, R>(queries, keys, p);
     product_of_rows<D, R>(douts, values, dp);
-    gradients_of_scores<R, Hidden>(p, dp, t.lse + rows, t.delta + rows, e, t.starts, b, first, start);
+    gradients_of_scores<R, Hidden, Capped>(p, dp, t.lse + rows, t.delta + rows, e, t.starts, b, first, start);
     store_scores(dp, dp_tile);
     __syncthreads();
     add_weighted_rows<D, R>(dp_tile, keys, dq);
@@ -110,12 +111,12 @@ __global__ void __launch_bounds__(tile_threads, 1) attend_grad_queries(Gradients
       dq, [scale](int) { return scale; }, t.dq, e, e.queries, b, head, e.written.q, first);
 }
 
-template <int D, int R, bool Hidden>
+template <int D, int R, bool Hidden, bool Capped>
 class TiledAttentionGrad final : public Kernel {
  public:
   explicit TiledAttentionGrad(const AttentionShape& shape) : shape_(shape) {
-    allow_shared(attend_grad_keys<D, R, Hidden>, Shared<D, R>::bytes);
-    allow_shared(attend_grad_queries<D, R, Hidden>, Shared<D, R>::bytes);
+    allow_shared(attend_grad_keys<D, R, Hidden, Capped>, Shared<D, R>::bytes);
+    allow_shared(attend_grad_queries<D, R, Hidden, Capped>, Shared<D, R>::bytes);
   }
   std::int64_t workspace_bytes() const override { return delta_rows(shape_) * 4; }
 
@@ -124,10 +125,10 @@ class TiledAttentionGrad final : public Kernel {
     const Extents e(shape_);
     if (delta_rows(shape_) == 0) return;
     const Gradients t = with_delta<float>(shape_, in, out, workspace, stream);
-    attend_grad_keys<D, R, Hidden>
+    attend_grad_keys<D, R, Hidden, Capped>
         <<<grid_of<R>(shape_, shape_.keys, shape_.kv_heads), tile_threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, keys");
-    attend_grad_queries<D, R, Hidden>
+    attend_grad_queries<D, R, Hidden, Capped>
         <<<grid_of<R>(shape_, shape_.sequence, shape_.heads), tile_threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, queries");
   }
