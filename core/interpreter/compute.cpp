@@ -123,7 +123,7 @@ void attention_part(Work& w) {
   const std::int64_t head_dim = w.attributes().integer("head_dim");
   const Values part = reference::attention(w.all(3), head_dim, part_visibility(w, 0, w.has(3) ? &starts : nullptr),
                                            attention_scores(w.attributes()));
-  w.out_all(w.has(4) ? reference::merged_attention({w.in(4), w.in(5)}, part, head_dim) : part);
+  w.out_all(w.has(4) ? reference::merged_attention({w.in(4), w.in(5)}, part) : part);
 }
 void attention_part_grad(Work& w) {
   const Value starts = w.has(6) ? w.in(6) : Value{};

@@ -14,11 +14,11 @@ class AttentionGrad final : public AttentionBase {
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const AttentionTypes s = shapes(present(in, 1), present(in, 2), present(in, 3), attributes);
-    check_present(in, 0, s.q);
-    check(in, 4, s.q);
+    check_present(in, 0, s.o);
+    check(in, 4, s.o);
     check_present(in, 5, s.lse);
     check_documents(in, 6, s.q.shape);
-    return {s.q, s.kv, s.kv};
+    return {s.q, s.k, s.v};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& attributes) const override {
     const Placement placement = of_queries(axis.inputs[1]);
@@ -35,7 +35,8 @@ class AttentionGrad final : public AttentionBase {
   bool makes_strided_view(int /*output*/) const noexcept override { return true; }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = visible_flops(program, i, i.inputs[1], keys_seen(program, i, i.inputs[2]), 5);  // scores again, dv, dp, dq, dk
+    cost.flops =
+        visible_flops(program, i, i.inputs[1], keys_seen(program, i, i.inputs[2]), 3, 2);  // scores again, dq, dk; dv, dp
     cost.depth = static_cast<int>(i.attributes.integer("head_dim"));
     return cost;
   }
@@ -47,14 +48,14 @@ class Attention final : public AttentionBase {
   Separable separable() const noexcept override { return Separable::sequences; }
   bool attends() const noexcept override { return true; }
   std::optional<ChannelSplit> channel_split(const Attributes& attributes) const override {
-    return ChannelSplit{.inputs = 3, .unit = attributes.integer("head_dim")};
+    return ChannelSplit{.inputs = 3, .unit = attributes.integer("head_dim"), .last_unit = attributes.integer_or("value_dim", 0)};
   }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const AttentionTypes s = shapes(present(in, 0), present(in, 1), present(in, 2), attributes, has(in, position_input));
     check_documents(in, 3, s.q.shape);
     check(in, position_input, {DType::i32, {1}});
-    return {s.q, s.lse};
+    return {s.o, s.lse};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& attributes) const override {
     const bool at_position = axis.inputs.size() > position_input;
@@ -83,7 +84,7 @@ class Attention final : public AttentionBase {
   }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = visible_flops(program, i, i.inputs[0], keys_seen(program, i, i.inputs[1]), 2);  // scores, values
+    cost.flops = visible_flops(program, i, i.inputs[0], keys_seen(program, i, i.inputs[1]), 1, 1);  // scores; values
     cost.depth = static_cast<int>(i.attributes.integer("head_dim"));
     return cost;
   }

@@ -19,9 +19,9 @@ class PartBase : public AttentionBase {
 
   /// Each slice has as many visible pairs as any other, half of all. Windows hide more of some slices than of others; each is
   /// given the mean.
-  Cost part_cost(const Program& program, const Instruction& i, std::size_t q, double products) const {
+  Cost part_cost(const Program& program, const Instruction& i, std::size_t q, double of_scores, double of_values) const {
     Cost cost = Op::cost(program, i);
-    cost.flops = visible_flops(program, i, i.inputs[q], program[i.inputs[q + 1]].shape[1], products) /
+    cost.flops = visible_flops(program, i, i.inputs[q], program[i.inputs[q + 1]].shape[1], of_scores, of_values) /
                  static_cast<double>(i.attributes.integer("zigzag"));
     cost.depth = static_cast<int>(i.attributes.integer("head_dim"));
     return cost;
@@ -35,10 +35,10 @@ class AttentionPart final : public PartBase {
   Types infer(const Types& in, const Attributes& attributes) const override {
     const AttentionTypes s = part_shapes(present(in, 0), present(in, 1), present(in, 2), attributes);
     check_documents(in, 3, s.q.shape);
-    check(in, 4, in_f32(s.q));
+    check(in, 4, in_f32(s.o));
     check(in, 5, s.lse);
     require(has(in, 4) == has(in, 5), "o and lse of the parts before come together");
-    return {in_f32(s.q), s.lse};
+    return {in_f32(s.o), s.lse};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
     const Placement placement = of_queries(axis.inputs[0]);
@@ -53,7 +53,7 @@ class AttentionPart final : public PartBase {
   }
   bool takes_strided_view(int input) const noexcept override { return input < 3; }
   int updates_in_place(int output) const noexcept override { return 4 + output; }
-  Cost cost(const Program& program, const Instruction& i) const override { return part_cost(program, i, 0, 2); }
+  Cost cost(const Program& program, const Instruction& i) const override { return part_cost(program, i, 0, 1, 1); }
 };
 
 class AttentionPartGrad final : public PartBase {
@@ -62,12 +62,12 @@ class AttentionPartGrad final : public PartBase {
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const AttentionTypes s = part_shapes(present(in, 1), present(in, 2), present(in, 3), attributes);
-    check_present(in, 0, s.q);
-    check_present(in, 4, s.q);
+    check_present(in, 0, s.o);
+    check_present(in, 4, s.o);
     check_present(in, 5, s.lse);
     check_documents(in, 6, s.q.shape);
     check(in, 7, in_f32(s.q));
-    return {in_f32(s.q), in_f32(s.kv), in_f32(s.kv)};
+    return {in_f32(s.q), in_f32(s.k), in_f32(s.v)};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
     const Placement placement = of_queries(axis.inputs[1]);
@@ -82,7 +82,7 @@ class AttentionPartGrad final : public PartBase {
   }
   bool takes_strided_view(int input) const noexcept override { return input >= 1 && input <= 3; }
   int updates_in_place(int output) const noexcept override { return output == 0 ? 7 : -1; }
-  Cost cost(const Program& program, const Instruction& i) const override { return part_cost(program, i, 1, 5); }
+  Cost cost(const Program& program, const Instruction& i) const override { return part_cost(program, i, 1, 3, 2); }
 };
 
 }  // namespace

@@ -43,6 +43,8 @@ TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t 
   Attributes attributes{{"head_dim", head_dim}};
   if (scores.scale != 0 && scores.scale != default_score_scale(head_dim)) attributes.set("scale", scores.scale);
   if (scores.cap != 0) attributes.set("cap", scores.cap);
+  const std::int64_t kv_heads = head_dim > 0 ? b[k].shape[2] / head_dim : 0;
+  if (kv_heads > 0 && b[v].shape[2] != b[k].shape[2]) attributes.set("value_dim", b[v].shape[2] / kv_heads);
   // A window that reaches the first position from the last one hides nothing, and devices without windows can run the rest.
   if (window > 0 && window < b[q].shape[1]) attributes.set("window", window);
   std::vector<TensorId> inputs{q, k, v};

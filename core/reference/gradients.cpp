@@ -99,10 +99,10 @@ Values rope_grad(const Value& dy, const Value& table, const Value* x, const Valu
 Values attention_grad(const Value& dout, const Value& q, const Value& k, const Value& v, const Value& o, const Value& lse,
                       std::int64_t head_dim, const Visibility& visibility, AttentionScores scores) {
   const std::int64_t batch = q.shape[0], queries = q.shape[1], keys = k.shape[1], heads = q.shape[2] / head_dim,
-                     kv_heads = k.shape[2] / head_dim;
-  const auto dot = [&](const Value& a, std::int64_t at_a, const Value& b, std::int64_t at_b) {
+                     kv_heads = k.shape[2] / head_dim, value_dim = v.shape[2] / kv_heads;
+  const auto dot = [&](const Value& a, std::int64_t of_a, const Value& b, std::int64_t of_b, std::int64_t size) {
     double sum = 0;
-    for (std::int64_t i = 0; i < head_dim; ++i) sum += a.at(at_a + i) * b.at(at_b + i);
+    for (std::int64_t i = 0; i < size; ++i) sum += a.at(of_a * size + i) * b.at(of_b * size + i);
     return sum;
   };
   const double scale = scores.scale == 0 ? default_score_scale(head_dim) : scores.scale;
@@ -111,20 +111,20 @@ Values attention_grad(const Value& dout, const Value& q, const Value& k, const V
     for (std::int64_t h = 0; h < heads; ++h) {
       const std::int64_t kv = h / (heads / kv_heads);
       for (std::int64_t s = 0; s < queries; ++s) {
-        const std::int64_t here = ((b * queries + s) * heads + h) * head_dim;
-        const double mean = dot(dout, here, o, here);
+        const std::int64_t here = (b * queries + s) * heads + h;
+        const double mean = dot(dout, here, o, here, value_dim);
         for (std::int64_t t = 0; t < keys; ++t) {
           if (!visibility.sees(b, s, queries, t)) continue;
-          const std::int64_t there = ((b * keys + t) * kv_heads + kv) * head_dim;
-          const double score = attention_score(dot(q, here, k, there), head_dim, scores);
+          const std::int64_t there = (b * keys + t) * kv_heads + kv;
+          const double score = attention_score(dot(q, here, k, there, head_dim), head_dim, scores);
           const double p = std::exp(score - lse.at((b * heads + h) * queries + s));
           const double capped = scores.cap == 0 ? 0 : score / scores.cap;  // its tanh
-          const double dscore = p * (dot(dout, here, v, there) - mean) * scale * (1 - capped * capped);
+          const double dscore = p * (dot(dout, here, v, there, value_dim) - mean) * scale * (1 - capped * capped);
           for (std::int64_t i = 0; i < head_dim; ++i) {
-            dv.at(there + i) += p * dout.at(here + i);
-            dq.at(here + i) += dscore * k.at(there + i);
-            dk.at(there + i) += dscore * q.at(here + i);
+            dq.at(here * head_dim + i) += dscore * k.at(there * head_dim + i);
+            dk.at(there * head_dim + i) += dscore * q.at(here * head_dim + i);
           }
+          for (std::int64_t i = 0; i < value_dim; ++i) dv.at(there * value_dim + i) += p * dout.at(here * value_dim + i);
         }
       }
     }

@@ -91,30 +91,30 @@ double attention_score(double product, std::int64_t head_dim, AttentionScores sc
 Values attention(const Values& in, std::int64_t head_dim, const Visibility& visibility, AttentionScores scores) {
   const Value &q = *in[0], &k = *in[1], &v = *in[2];
   const std::int64_t batch = q.shape[0], queries = q.shape[1], keys = k.shape[1], heads = q.shape[2] / head_dim,
-                     kv_heads = k.shape[2] / head_dim;
-  Value o = zeros(q.dtype, q.shape), lse = zeros(DType::f32, {batch, heads, queries});
+                     kv_heads = k.shape[2] / head_dim, value_dim = v.shape[2] / kv_heads;
+  Value o = zeros(q.dtype, {batch, queries, heads * value_dim}), lse = zeros(DType::f32, {batch, heads, queries});
   std::vector<double> p(static_cast<std::size_t>(keys));
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t h = 0; h < heads; ++h) {
       const std::int64_t kv = h / (heads / kv_heads);
       for (std::int64_t s = 0; s < queries; ++s) {
-        const std::int64_t here = ((b * queries + s) * heads + h) * head_dim;
+        const std::int64_t of_query = (b * queries + s) * heads + h, here = of_query * head_dim;
         double largest = -INFINITY, sum = 0;
         const auto each_key = [&](const auto& use) {
           for (std::int64_t t = 0; t < keys; ++t) {
-            if (visibility.sees(b, s, queries, t))
-              use(p[static_cast<std::size_t>(t)], ((b * keys + t) * kv_heads + kv) * head_dim);
+            if (visibility.sees(b, s, queries, t)) use(p[static_cast<std::size_t>(t)], (b * keys + t) * kv_heads + kv);
           }
         };
         each_key([&](double& score, std::int64_t there) {
           score = 0;
-          for (std::int64_t i = 0; i < head_dim; ++i) score += q.at(here + i) * k.at(there + i);
+          for (std::int64_t i = 0; i < head_dim; ++i) score += q.at(here + i) * k.at(there * head_dim + i);
           score = attention_score(score, head_dim, scores);
           largest = std::max(largest, score);
         });
         each_key([&](double& score, std::int64_t) { sum += score = std::exp(score - largest); });
         each_key([&](const double& score, std::int64_t there) {
-          for (std::int64_t i = 0; i < head_dim; ++i) o.at(here + i) += score / sum * v.at(there + i);
+          for (std::int64_t i = 0; i < value_dim; ++i)
+            o.at(of_query * value_dim + i) += score / sum * v.at(there * value_dim + i);
         });
         lse.at((b * heads + h) * queries + s) = largest + std::log(sum);
       }
@@ -130,9 +130,9 @@ std::vector<std::int64_t> positions_of_part(std::int64_t rows, std::int64_t part
   return positions;
 }
 
-Values merged_attention(const Values& a, const Values& b, std::int64_t head_dim) {
+Values merged_attention(const Values& a, const Values& b) {
   Value o = *a[0], lse = *a[1];
-  const std::int64_t heads = lse.shape[1], queries = lse.shape[2];
+  const std::int64_t heads = lse.shape[1], queries = lse.shape[2], head_dim = o.shape[2] / heads;
   for (std::int64_t at = 0; at < lse.shape.elements(); ++at) {
     const double one = a[1]->at(at), other = b[1]->at(at), most = std::max(one, other);
     if (most == -INFINITY) continue;

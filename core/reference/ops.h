@@ -60,7 +60,7 @@ struct Visibility {
   }
 };
 
-/// o, lse
+/// o, lse. Heads of values may be of another size than those of queries and keys; their number tells.
 Values attention(const Values& in, std::int64_t head_dim, const Visibility& visibility = {}, AttentionScores scores = {});
 
 /// The score of a query and a key from their product. A scale of 0 is that of the size of heads.
@@ -70,7 +70,7 @@ double attention_score(double product, std::int64_t head_dim, AttentionScores sc
 std::vector<std::int64_t> positions_of_part(std::int64_t rows, std::int64_t parts, std::int64_t rank, std::int64_t shift);
 
 /// o and lse over two sets of keys, from those of each.
-Values merged_attention(const Values& a, const Values& b, std::int64_t head_dim);
+Values merged_attention(const Values& a, const Values& b);
 
 Values swiglu(const Values& in);
 

@@ -27,7 +27,9 @@ struct PartsCase {
   std::int64_t window = 0;
   std::int64_t documents = 0;  ///< tokens of each in the first sequence, one more in the next, and so on; 0: there are none
   AttentionScores scores = {};
+  std::int64_t value_dim = 0;  ///< 0: dim
 
+  std::int64_t of_values() const { return value_dim > 0 ? value_dim : dim; }
   friend void PrintTo(const PartsCase& c, std::ostream* out) {
     *out << c.sequence << " tokens over " << c.ranks << (c.zigzag ? " in zigzag order" : " in order of position") << ", window "
          << c.window << ", documents of " << c.documents << ", scale " << c.scores.scale << ", cap " << c.scores.cap;
@@ -48,6 +50,14 @@ Value cut(const Value& whole, int dim, std::int64_t first, std::int64_t count) {
   return part;
 }
 
+/// Starts of the documents [batch, sequence], of tokens at these positions.
+void set_starts(const PartsCase& c, const std::vector<std::int64_t>& positions, Value& starts) {
+  for (std::int64_t i = 0; i < c.batch * c.sequence; ++i) {
+    const std::int64_t position = positions[static_cast<std::size_t>(i % c.sequence)];
+    if (c.documents > 0) starts.at(i) = static_cast<double>(position - position % (c.documents + i / c.sequence));
+  }
+}
+
 class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
  protected:
   void SetUp() override { open_or_skip(GetParam().device, test::options_of(GetParam().device)); }
@@ -62,17 +72,16 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
     Attributes attributes{{"head_dim", c.dim}};
     if (c.window > 0) attributes.set("window", c.window);
     if (zigzag > 0) attributes.set("zigzag", zigzag);
+    if (c.value_dim > 0) attributes.set("value_dim", c.value_dim);
     test::set_scores(attributes, c.scores);
     const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
-                v = random(k.shape), dy = random(q.shape);
+                v = random({c.batch, c.sequence, c.kv_heads * c.of_values()}),
+                dy = random({c.batch, c.sequence, c.heads * c.of_values()});
     Value starts = zeros(DType::i32, {c.batch, c.sequence});
     Visibility whole{.window = c.window, .starts = c.documents > 0 ? &starts : nullptr};
     for (std::int64_t i = 0; i < c.sequence; ++i) whole.keys.push_back(position_of(i, c.sequence, zigzag));
     whole.queries = whole.keys;
-    for (std::int64_t i = 0; i < c.batch * c.sequence; ++i) {
-      const std::int64_t position = whole.keys[static_cast<std::size_t>(i % c.sequence)];
-      if (c.documents > 0) starts.at(i) = static_cast<double>(position - position % (c.documents + i / c.sequence));
-    }
+    set_starts(c, whole.keys, starts);
     const Values made = reference::attention({q, k, v}, c.dim, whole, c.scores);
 
     for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
@@ -116,15 +125,13 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
     SCOPED_TRACE(::testing::PrintToString(c));
     const std::int64_t held = c.sequence / c.ranks;
     const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
-                v = random(k.shape), dy = random(q.shape);
+                v = random({c.batch, c.sequence, c.kv_heads * c.of_values()}),
+                dy = random({c.batch, c.sequence, c.heads * c.of_values()});
     Value starts = zeros(DType::i32, {c.batch, c.sequence});
     Visibility whole{.window = c.window, .starts = c.documents > 0 ? &starts : nullptr};
     for (std::int64_t i = 0; i < c.sequence; ++i) whole.keys.push_back(position_of(i, c.sequence, c.ranks));
     whole.queries = whole.keys;
-    for (std::int64_t i = 0; i < c.batch * c.sequence; ++i) {
-      const std::int64_t position = whole.keys[static_cast<std::size_t>(i % c.sequence)];
-      if (c.documents > 0) starts.at(i) = static_cast<double>(position - position % (c.documents + i / c.sequence));
-    }
+    set_starts(c, whole.keys, starts);
     Value exact_q = q, exact_k = k, exact_v = v;  // references round to the dtype of what they read
     for (Value* value : {&exact_q, &exact_k, &exact_v}) value->dtype = DType::f32;
     const Values made = reference::attention({exact_q, exact_k, exact_v}, c.dim, whole, c.scores);
@@ -133,7 +140,7 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
     for (double& x : o.data) x = reference::rounded(x, GetParam().dtype);
     for (double& x : lse.data) x = static_cast<float>(x);
     const Values gradients = reference::attention_grad(dy, exact_q, exact_k, exact_v, o, lse, c.dim, whole, c.scores);
-    Value dk = zeros(DType::f32, k.shape), dv = dk;
+    Value dk = zeros(DType::f32, k.shape), dv = zeros(DType::f32, v.shape);
     const double gradient_tolerance = on_cuda() && narrow() ? 8 * tolerance() : 2e-5;
     for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
       const std::int64_t first = rank * held;
@@ -142,16 +149,18 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
       const auto own_starts = c.documents > 0 ? std::optional(tokens_of(starts, rank)) : std::nullopt;
       const Value own_q = tokens_of(q, rank), own_o = tokens_of(o, rank), own_lse = cut(lse, 2, first, held);
       const TensorType q_type{DType::f32, own_q.shape}, lse_type{DType::f32, own_lse.shape},
-          k_type{DType::f32, {c.batch, held, c.kv_heads * c.dim}};
+          k_type{DType::f32, {c.batch, held, c.kv_heads * c.dim}}, o_type{DType::f32, own_o.shape},
+          v_type{DType::f32, {c.batch, held, c.kv_heads * c.of_values()}};
       std::optional<Value> sum_o, sum_lse, dq;
       for (std::int64_t shift = 0; shift < c.ranks; ++shift) {
         const std::int64_t part = (rank + c.ranks - shift) % c.ranks;
         Attributes attributes{{"head_dim", c.dim}, {"zigzag", c.ranks}, {"shift", shift}};
         if (c.window > 0) attributes.set("window", c.window);
+        if (c.value_dim > 0) attributes.set("value_dim", c.value_dim);
         test::set_scores(attributes, c.scores);
         const LocalParts forward{.inputs = {origin, origin, origin, {0, first}, origin, lse_origin},
                                  .outputs = {origin, lse_origin},
-                                 .output_types = {q_type, lse_type}};
+                                 .output_types = {o_type, lse_type}};
         const Values found = test::run_kernel(*device_, "attention_part",
                                               {own_q, tokens_of(k, part), tokens_of(v, part), own_starts, sum_o, sum_lse},
                                               attributes, Repeated::same_bits, forward);
@@ -159,17 +168,16 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
         sum_lse = *found[1];
         const LocalParts backward{.inputs = {origin, origin, origin, origin, origin, lse_origin, {0, first}, origin},
                                   .outputs = {origin, origin, origin},
-                                  .output_types = {q_type, k_type, k_type}};
+                                  .output_types = {q_type, k_type, v_type}};
         const Values parts =
             test::run_kernel(*device_, "attention_part_grad",
                              {tokens_of(dy, rank), own_q, tokens_of(k, part), tokens_of(v, part), own_o, own_lse, own_starts, dq},
                              attributes, on_cuda() && narrow() ? Repeated::within_rounding : Repeated::same_bits, backward);
         dq = *parts[0];
-        const std::int64_t count = held * c.kv_heads * c.dim;
-        for (std::int64_t i = 0; i < c.batch * count; ++i) {
-          const std::int64_t at = (i / count * c.ranks + part) * count + i % count;
-          dk.at(at) += parts[1]->at(i);
-          dv.at(at) += parts[2]->at(i);
+        for (const auto& [sum, summand] : {std::pair{&dk, &*parts[1]}, std::pair{&dv, &*parts[2]}}) {
+          const std::int64_t count = held * summand->shape[2];
+          for (std::int64_t i = 0; i < c.batch * count; ++i)
+            sum->at((i / count * c.ranks + part) * count + i % count) += summand->at(i);
         }
       }
       // A GPU rounds what it makes of each part to the dtype of the operands, the cpu device nothing: parts of o may be larger
@@ -240,6 +248,22 @@ TEST_P(AttentionPart, OfEachRankWithAScaleAndASoftCap) {
                              PartsCase{1, 140, 2, 1, 8, 2, true, 0, 0, {.scale = 0.5}},
                              PartsCase{2, 160, 2, 2, 4, 4, true, 7, 5, {.scale = 0.4, .cap = 3}}})
     expect_parts(c);
+}
+
+// The cuda device says that it has none.
+TEST_P(AttentionPart, WithValuesOfASizeOfTheirOwn) {
+  const PartsCase c{2, 24, 4, 2, 6, 2, true, 0, 0, {}, 10};
+  if (!on_cuda()) {
+    expect_parts(c);
+    expect_ring(c);
+    return;
+  }
+  try {
+    expect_parts(c);
+    FAIL() << "it ran";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("values of 10"));
+  }
 }
 
 TEST_P(AttentionPart, OneRankWithAWholeSequenceInZigzagOrder) {

@@ -71,6 +71,7 @@ TEST_P(CacheKernel, RowsAreWrittenAndTheOthersKept) {
 struct CacheCase {
   std::int64_t batch, room, heads, kv_heads, dim, queries, at, window = 0;
   AttentionScores scores = {};
+  std::int64_t value_dim = 0;  ///< 0: dim
 };
 
 TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
@@ -79,11 +80,13 @@ TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
        {CacheCase{1, 20, 2, 1, 4, 1, 0}, CacheCase{1, 20, 2, 2, 4, 1, 19}, CacheCase{2, 130, 6, 2, 16, 1, 64},
         CacheCase{1, 130, 7, 1, 12, 3, 62}, CacheCase{2, 200, 4, 2, 64, 64, 64}, CacheCase{1, 300, 3, 1, 128, 70, 100},
         CacheCase{2, 130, 4, 2, 16, 1, 100, 7}, CacheCase{1, 200, 2, 1, 32, 64, 100, 50}, CacheCase{1, 130, 2, 2, 8, 1, 3, 64},
-        CacheCase{1, 40, 2, 1, 16, 1, 30, 0, {.scale = 0.4}}, CacheCase{2, 90, 2, 2, 12, 5, 70, 9, {.scale = 0.3, .cap = 1.5}}}) {
+        CacheCase{1, 40, 2, 1, 16, 1, 30, 0, {.scale = 0.4}}, CacheCase{2, 90, 2, 2, 12, 5, 70, 9, {.scale = 0.3, .cap = 1.5}},
+        // Values of a size of their own, smaller and larger.
+        CacheCase{2, 70, 4, 2, 48, 3, 50, 0, {}, 20}, CacheCase{1, 70, 2, 1, 6, 1, 69, 0, {}, 40}}) {
     SCOPED_TRACE(::testing::Message() << c.queries << " of " << c.heads << " heads of " << c.dim << " at " << c.at << ", window "
                                       << c.window);
     const Value q = random({c.batch, c.queries, c.heads * c.dim}, 2), k = random({c.batch, c.room, c.kv_heads * c.dim}),
-                v = random(k.shape);
+                v = random({c.batch, c.room, c.kv_heads * (c.value_dim > 0 ? c.value_dim : c.dim)});
     Visibility visible{.window = c.window};
     for (std::int64_t i = 0; i < c.queries; ++i) visible.queries.push_back(c.at + i);
     visible.keys.resize(static_cast<std::size_t>(c.room));
@@ -91,6 +94,7 @@ TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
     const Values expected = reference::attention({q, k, v}, c.dim, visible, c.scores);
     Attributes attributes{{"head_dim", c.dim}};
     if (c.window > 0) attributes.set("window", c.window);
+    if (c.value_dim > 0) attributes.set("value_dim", c.value_dim);
     test::set_scores(attributes, c.scores);
     const Values found = test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_value(c.at)}, attributes);
     expect_close(found[0], *expected[0], tolerance(), "o");

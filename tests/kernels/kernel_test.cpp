@@ -131,11 +131,45 @@ TEST_P(DeviceKernel, Rope) {
   }
 }
 
+struct AttentionCase {
+  std::int64_t batch, sequence, heads, kv_heads, dim, window = 0;
+  AttentionScores scores = {};
+  std::int64_t value_dim = 0;  // 0: dim
+};
+
+/// Attention and its gradient against fp64.
+void expect_attention(DeviceKernel& t, const AttentionCase& c) {
+  Attributes attributes{{"head_dim", c.dim}};
+  if (c.window > 0) attributes.set("window", c.window);
+  if (c.value_dim > 0) attributes.set("value_dim", c.value_dim);
+  test::set_scores(attributes, c.scores);
+  const std::int64_t value_dim = c.value_dim > 0 ? c.value_dim : c.dim;
+  const Value q = t.random({c.batch, c.sequence, c.heads * c.dim}, 2), k = t.random({c.batch, c.sequence, c.kv_heads * c.dim}),
+              v = t.random({c.batch, c.sequence, c.kv_heads * value_dim}),
+              dy = t.random({c.batch, c.sequence, c.heads * value_dim});
+  const Values expected = reference::attention({q, k, v}, c.dim, {.window = c.window}, c.scores),
+               made = t.run("attention", {q, k, v}, attributes);
+  expect_close(made[0], *expected[0], t.tolerance(), "o");
+  expect_close(made[1], *expected[1], 2e-6, "lse");
+  Value o = *expected[0], lse = *expected[1];
+  for (double& x : o.data) x = reference::rounded(x, t.dtype());
+  for (double& x : lse.data) x = static_cast<float>(x);
+  const Values gradients = t.run("attention_grad", {dy, q, k, v, o, lse}, attributes);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Value numerical = reference::gradient("attention", {q, k, v}, attributes, i, dy);
+    if ((c.sequence == 1 || c.window == 1) && i < 2) {  // one key: its probability is 1 whatever q and k are
+      for (const double x : gradients[i]->data) EXPECT_NEAR(x, 0, t.narrow() ? 0.05 : 1e-5);
+      continue;
+    }
+    // delta = Σ do·o takes o as it was rounded; with few keys or a large scale its error weighs more beside gradients that are
+    // smaller.
+    const double rounded = c.window > 0 || c.scores.scale > 0 || c.value_dim > 0 ? 6 * t.tolerance() : 4 * t.tolerance();
+    expect_close(gradients[i], numerical, t.narrow() ? rounded : 2 * t.tolerance(), std::string("d") + "qkv"[i]);
+  }
+}
+
 TEST_P(DeviceKernel, Attention) {
-  struct Case {
-    std::int64_t batch, sequence, heads, kv_heads, dim, window = 0;
-    AttentionScores scores = {};
-  };
+  using Case = AttentionCase;
   // Around the 64 queries and keys of a tile, head sizes that do not fill vectors, groups of 1, 2 and 7.
   for (const Case& c :
        {Case{2, 1, 2, 1, 4}, Case{1, 5, 7, 1, 6}, Case{2, 13, 2, 2, 20}, Case{1, 64, 2, 1, 4}, Case{1, 67, 1, 1, 3},
@@ -146,30 +180,24 @@ TEST_P(DeviceKernel, Attention) {
         // windows.
         Case{1, 67, 2, 1, 4, 0, {.scale = 0.3}}, Case{1, 40, 2, 1, 16, 0, {.scale = 0.4}}, Case{2, 13, 2, 1, 4, 0, {.cap = 1.5}},
         Case{1, 70, 2, 2, 16, 0, {.scale = 0.4, .cap = 30}}, Case{1, 70, 2, 1, 6, 20, {.scale = 0.7, .cap = 2}},
-        Case{1, 66, 1, 1, 72, 0, {.cap = 3}}}) {
-    Attributes attributes{{"head_dim", c.dim}};
-    if (c.window > 0) attributes.set("window", c.window);
-    test::set_scores(attributes, c.scores);
-    const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
-                v = random({c.batch, c.sequence, c.kv_heads * c.dim}), dy = random(q.shape);
-    const Values expected = reference::attention({q, k, v}, c.dim, {.window = c.window}, c.scores),
-                 made = run("attention", {q, k, v}, attributes);
-    expect_close(made[0], *expected[0], tolerance(), "o");
-    expect_close(made[1], *expected[1], 2e-6, "lse");
-    Value o = *expected[0], lse = *expected[1];
-    for (double& x : o.data) x = reference::rounded(x, dtype());
-    for (double& x : lse.data) x = static_cast<float>(x);
-    const Values gradients = run("attention_grad", {dy, q, k, v, o, lse}, attributes);
-    for (std::size_t i = 0; i < 3; ++i) {
-      const Value numerical = reference::gradient("attention", {q, k, v}, attributes, i, dy);
-      if ((c.sequence == 1 || c.window == 1) && i < 2) {  // one key: its probability is 1 whatever q and k are
-        for (const double x : gradients[i]->data) EXPECT_NEAR(x, 0, narrow() ? 0.05 : 1e-5);
-        continue;
-      }
-      // delta = Σ do·o takes o as it was rounded; with few keys or a large scale its error weighs more
-      // beside gradients that are smaller.
-      const double rounded = c.window > 0 || c.scores.scale > 0 ? 6 * tolerance() : 4 * tolerance();
-      expect_close(gradients[i], numerical, narrow() ? rounded : 2 * tolerance(), std::string("d") + "qkv"[i]);
+        Case{1, 66, 1, 1, 72, 0, {.cap = 3}}})
+    expect_attention(*this, c);
+}
+
+// Latent attention has values of fewer channels than queries and keys; more are as good. A GPU has cuDNN's kernels for it or
+// none.
+TEST_P(DeviceKernel, AttentionWithValuesOfASizeOfTheirOwn) {
+  using Case = AttentionCase;
+  for (const Case& c : {Case{2, 13, 2, 1, 6, 0, {}, 4}, Case{1, 67, 2, 2, 4, 0, {}, 20}, Case{1, 70, 4, 2, 24, 9, {}, 16},
+                        Case{1, 66, 1, 1, 32, 0, {.scale = 0.2, .cap = 3}, 8}, Case{1, 9, 2, 1, 48, 0, {}, 32}}) {
+    if (GetParam().device != "cuda") {
+      expect_attention(*this, c);
+      continue;
+    }
+    try {
+      expect_attention(*this, c);
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find("values of " + std::to_string(c.value_dim)), std::string::npos) << error.what();
     }
   }
 }

@@ -196,6 +196,23 @@ TEST(Ops, AttentionHasTheAttributesOfItsScoresOnlyWhereTheyAreNotTheDefault) {
   EXPECT_EQ(program.instructions.back().attributes.real("cap"), 50);
 }
 
+TEST(Ops, AttentionHasTheValuesSizeWhereItIsAnother) {
+  Program program;
+  Builder b(program);
+  const TensorId q = b.input("q", DType::f32, {1, 3, 24}), k = b.input("k", DType::f32, {1, 3, 12}),
+                 v = b.input("v", DType::f32, {1, 3, 8}), odd = b.input("odd", DType::f32, {1, 3, 9});
+  const TensorId o = layers::attention(b, q, k, v, 6, "o");
+  EXPECT_EQ(program.instructions.back().attributes.integer("value_dim"), 4);
+  EXPECT_EQ(program[o].shape, (Shape{1, 3, 16}));
+  EXPECT_NO_THROW(verify(program));
+  const Instruction& latent = program.instructions.back();
+  EXPECT_DOUBLE_EQ(latent.op->cost(program, latent).flops, 72 * 3 * (1 + 4.0 / 6));  // half of the keys, on average
+  layers::attention(b, q, k, k, 6, "plain");
+  EXPECT_DOUBLE_EQ(program.instructions.back().op->cost(program, program.instructions.back()).flops, 72 * 3 * 2);
+  EXPECT_FALSE(program.instructions.back().attributes.has("value_dim"));
+  EXPECT_THROW(layers::attention(b, q, k, odd, 6, "a"), ProgramError);
+}
+
 TEST(Ops, AttentionRefusesScoresThatAreNone) {
   Program program;
   Builder b(program);

@@ -1,4 +1,4 @@
-// Scores of attention before the softmax: attributes of the op attention, its parts and their gradients.
+// Attributes of the op attention, its parts and their gradients: the scores before the softmax, and the size of values.
 #pragma once
 
 #include <cmath>
@@ -21,6 +21,11 @@ inline double default_score_scale(std::int64_t head_dim) {
 /// Reads the attributes "scale" and "cap"; the scale is never 0. Throws ProgramError if they, or "head_dim", are of another type.
 inline AttentionScores attention_scores(const Attributes& attributes) {
   return {attributes.real_or("scale", default_score_scale(attributes.integer("head_dim"))), attributes.real_or("cap", 0)};
+}
+
+/// Channels of a head of values, and of the result: the attribute "value_dim", by default "head_dim", those of queries and keys.
+inline std::int64_t value_dim_of(const Attributes& attributes) {
+  return attributes.integer_or("value_dim", attributes.integer("head_dim"));
 }
 
 }  // namespace consist

@@ -29,8 +29,9 @@ CONSIST_API Normed rms_norm(Builder& b, TensorId x, TensorId residual, TensorId 
 CONSIST_API TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std::int64_t head_dim, double epsilon,
                           std::string name);
 
-/// Causal softmax(q kᵀ · scale) v with grouped queries: q [batch, sequence, heads*head_dim], k and v [batch, sequence,
-/// kv_heads*head_dim], heads a multiple of kv_heads. With `window` above 0 (sliding-window attention, Beltagy et al., 2020) a
+/// Causal softmax(q kᵀ · scale) v with grouped queries: q [batch, sequence, heads*head_dim], k [batch, sequence,
+/// kv_heads*head_dim], heads a multiple of kv_heads, v as k or with heads of another size (latent attention, DeepSeek-AI, 2024),
+/// which those of the result then have. With `window` above 0 (sliding-window attention, Beltagy et al., 2020) a
 /// position attends to itself and the window - 1 positions before it; 0: to all before it. ERRORS: UsageError if negative. With
 /// `document_start` [batch, sequence] (i32: the position at which each token's document begins, 0 or more and not behind the
 /// token; the dataset's field of that name) a token sees those of its document alone. `scores`: the scale, 1/sqrt(head_dim) by

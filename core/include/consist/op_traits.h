@@ -70,6 +70,12 @@ struct ChannelSplit {
   /// Channels that must stay together, as those of a head; 1: none must. Inputs may have different numbers of such
   /// groups, as queries and keys of grouped attention.
   std::int64_t unit = 1;
+  /// The same of the last of these inputs and of output 0, if they have another: values of attention; 0: they have not.
+  std::int64_t last_unit = 0;
+
+  std::int64_t unit_of(std::size_t input) const {
+    return last_unit > 0 && input + 1 == static_cast<std::size_t>(inputs) ? last_unit : unit;
+  }
 };
 
 }  // namespace consist

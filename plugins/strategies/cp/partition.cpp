@@ -95,8 +95,9 @@ class Partitioner {
 
   /// Ulysses: true if each rank can have some of the heads.
   void share_heads(const Instruction& i, std::vector<RepeatedHeads>& repeated) {
-    const std::int64_t head_dim = i.op->channel_split(i.attributes)->unit;
+    const ChannelSplit split = *i.op->channel_split(i.attributes);
     for (std::size_t k = 0; k < operands; ++k) {
+      const std::int64_t head_dim = split.unit_of(k);
       const std::int64_t heads = program_[i.inputs[k]].shape[channel_dim] / head_dim;
       if (heads % ranks_ != 0) {
         if (k == 0 || ranks_ % heads != 0) refuse_heads(k == 0, heads);

@@ -103,7 +103,7 @@ class Partitioner {
       made_by.push_back(linears_behind(i.inputs[index(k)]));
       if (made_by.back().empty()) return;  // not of linears: it stays unsharded, as the ops' rules have it
     }
-    const auto groups_of = [&](std::size_t k) { return program_[i.inputs[k]].shape[2] / split.unit; };
+    const auto groups_of = [&](std::size_t k) { return program_[i.inputs[k]].shape[2] / split.unit_of(k); };
     for (std::size_t k = 0; k < made_by.size(); ++k) {
       const std::int64_t groups = groups_of(k);
       const bool repeats = split.unit > 1 && k > 0 && ranks_ % groups == 0;
@@ -114,7 +114,7 @@ class Partitioner {
         if (groups_of(k) % ranks_ == 0)
           split_outputs(*linear);
         else
-          repeated_[linear->outputs[0]] = split.unit;
+          repeated_[linear->outputs[0]] = split.unit_of(k);
       }
     }
     split_.insert(i.outputs[0]);

@@ -23,16 +23,16 @@ class AttentionOf final : public Kernel {
  public:
   AttentionOf(const KernelRequest& r, const KernelSettings& s)
       : s_(r, 0), threads_(s.threads) {}
-  /// Per thread: q [block, width], kᵀ [dim, block], v [block, width], scores [block, block], o [block, width].
+  /// Per thread: q [block, width], kᵀ [dim, block], v and o [block, value_width], scores [block, block].
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
-    const Heads<T> q(in[0]), k(in[1]), v(in[2]);
+    const Heads<T> q(in[0], s_.dim), k(in[1], s_.dim), v(in[2], s_.value_dim);
     starts_ = at(in, 3).as<std::int32_t>();
     const Buffer& fifth = at(in, 4);  // where the queries begin; of a part, what there is of the parts before
     merges_ = s_.parts > 0 && !fifth.absent();
     if (s_.parts == 0 && !fifth.absent()) s_.begin_at(fifth.as<const std::int32_t>()[0]);
-    Out* o = out[0].as<Out>();        // [batch, queries, heads, dim]
+    const Heads<Out> o(out[0], s_.value_dim);
     float* lse = out[1].as<float>();  // [batch, heads, queries]
     const std::int64_t units = s_.batch * s_.heads * s_.blocks();
     parallel_for(threads_, [=, this](int part) {
@@ -47,17 +47,17 @@ class AttentionOf final : public Kernel {
   }
 
  private:
-  std::int64_t floats() const { return 3 * block * s_.width + s_.dim * block + block * block; }
+  std::int64_t floats() const { return block * (s_.width + 2 * s_.value_width + s_.dim + block); }
 
-  void queries(Heads<T> q, Heads<T> k, Heads<T> v, Out* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first,
-               float* scratch) {
+  void queries(Heads<T> q, Heads<T> k, Heads<T> v, Heads<Out> o, float* lse, std::int64_t b, std::int64_t head,
+               std::int64_t first, float* scratch) {
     const std::int64_t rows = std::min(block, s_.queries - first), kv_head = head / s_.group();
-    float *qt = scratch, *vt = qt + block * s_.width, *ot = vt + block * s_.width, *kt = ot + block * s_.width,
+    float *qt = scratch, *vt = qt + block * s_.width, *ot = vt + block * s_.value_width, *kt = ot + block * s_.value_width,
           *p = kt + s_.dim * block;
     float largest[block], sum[block];
     std::fill(largest, largest + rows, -INFINITY);
     std::fill(sum, sum + rows, 0.0F);
-    std::fill(ot, ot + rows * s_.width, 0.0F);
+    std::fill(ot, ot + rows * s_.value_width, 0.0F);
     gather_queries(q, s_, b, head, first, rows, s_.scale, qt);
     const AttentionShape::Range seen = s_.seen_by(first, rows);
     for (std::int64_t keys = seen.begin / block * block; keys < seen.end; keys += block) {
@@ -86,14 +86,14 @@ class AttentionOf final : public Kernel {
         sum[r] = sum[r] * shrink + added;
         largest[r] = most;
         if (shrink != 1.0F) {
-          for (std::int64_t i = 0; i < s_.width; ++i) ot[r * s_.width + i] *= shrink;
+          for (std::int64_t i = 0; i < s_.value_width; ++i) ot[r * s_.value_width + i] *= shrink;
         }
       }
-      tile_product(rows, s_.width, columns, {p, block, 1}, vt, s_.width, ot, s_.width, true);
+      tile_product(rows, s_.value_width, columns, {p, block, 1}, vt, s_.value_width, ot, s_.value_width, true);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
-      Out* to = o + s_.at_query(b, first + r, head, s_.heads * s_.dim);
-      finish_row(ot + r * s_.width, largest[r], sum[r], to, lse[(b * s_.heads + head) * s_.queries + first + r]);
+      finish_row(ot + r * s_.value_width, largest[r], sum[r], o.of_query(s_, b, first + r, head),
+                 lse[(b * s_.heads + head) * s_.queries + first + r]);
     }
   }
 
@@ -108,7 +108,7 @@ class AttentionOf final : public Kernel {
       before = std::exp(lse - merged);
       factor *= std::exp(here - merged);
     }
-    for (std::int64_t i = 0; i < s_.dim; ++i) {
+    for (std::int64_t i = 0; i < s_.value_dim; ++i) {
       float value = row[i] * factor;
       if (merges_) value += load(to[i]) * before;
       store(to[i], value);
@@ -132,8 +132,15 @@ class AttentionGradOf final : public Kernel {
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
-    const Tensors t{Heads<T>(in[0]),   Heads<T>(in[1]),  Heads<T>(in[2]),  Heads<T>(in[3]), in[4].as<T>(),
-                    in[5].as<float>(), Heads<Out>(out[0]), Heads<Out>(out[1]), Heads<Out>(out[2])};
+    const Tensors t{.dout = {in[0], s_.value_dim},
+                    .q = {in[1], s_.dim},
+                    .k = {in[2], s_.dim},
+                    .v = {in[3], s_.value_dim},
+                    .o = {in[4], s_.value_dim},
+                    .lse = in[5].as<float>(),
+                    .dq = {out[0], s_.dim},
+                    .dk = {out[1], s_.dim},
+                    .dv = {out[2], s_.value_dim}};
     starts_ = at(in, 6).as<std::int32_t>();
     adds_ = !at(in, 7).absent();
     const std::int64_t units = s_.batch * s_.kv_heads;
@@ -146,48 +153,47 @@ class AttentionGradOf final : public Kernel {
 
  private:
   struct Tensors {
-    Heads<T> dout, q, k, v;
-    const T* o;        // [batch, queries, heads, dim], as dout
+    Heads<T> dout, q, k, v, o;
     const float* lse;  // [batch, heads, queries]
     Heads<Out> dq, dk, dv;
   };
 
-  /// Per thread: dq of a head [queries, width], Σ do·o [queries]; of the whole group of query heads dk, dv [keys, width], by
-  /// position; tiles.
+  /// Per thread: dq of a head [queries, width], Σ do·o [queries]; of the whole group of query heads dk [keys, width] and dv
+  /// [keys, value_width], by position; tiles.
   std::int64_t floats() const {
-    return (s_.queries + 2 * s_.keys) * s_.width + pad_columns(s_.queries) + 3 * block * s_.width + 2 * s_.dim * block +
-           2 * block * block;
+    return s_.queries * s_.width + s_.keys * (s_.width + s_.value_width) + pad_columns(s_.queries) +
+           block * (2 * s_.width + s_.value_width + s_.dim + s_.value_dim + 2 * block);
   }
 
   void head(const Tensors& t, std::int64_t b, std::int64_t kv_head, float* scratch) {
-    const std::int64_t of_queries = s_.queries * s_.width, of_keys = s_.keys * s_.width;
-    float *dq = scratch, *dk = dq + of_queries, *dv = dk + of_keys, *delta = dv + of_keys,
+    const std::int64_t of_queries = s_.queries * s_.width, of_keys = s_.keys * s_.width, of_values = s_.keys * s_.value_width;
+    float *dq = scratch, *dk = dq + of_queries, *dv = dk + of_keys, *delta = dv + of_values,
           *tiles = delta + pad_columns(s_.queries);
-    std::fill(dk, dk + 2 * of_keys, 0.0F);
+    std::fill(dk, dk + of_keys + of_values, 0.0F);
     for (std::int64_t h = kv_head * s_.group(); h < (kv_head + 1) * s_.group(); ++h) {
       std::fill(dq, dq + of_queries, 0.0F);
       for (std::int64_t row = 0; row < s_.queries; ++row) {
-        const std::int64_t base = s_.at_query(b, row, h, s_.heads * s_.dim);
+        const T *dout = t.dout.of_query(s_, b, row, h), *o = t.o.of_query(s_, b, row, h);
         float dot = 0;
 #pragma omp simd reduction(+ : dot)
-        for (std::int64_t i = 0; i < s_.dim; ++i) dot += load(t.dout.data[base + i]) * load(t.o[base + i]);
+        for (std::int64_t i = 0; i < s_.value_dim; ++i) dot += load(dout[i]) * load(o[i]);
         delta[row] = dot;
       }
       for (std::int64_t keys = 0; keys < s_.keys; keys += block) key_block(t, b, h, kv_head, keys, dq, dk, dv, delta, tiles);
       for (std::int64_t row = 0; row < s_.queries; ++row)
-        scatter_row(dq + row * s_.width, t.dq.data + s_.at_query(b, row, h, t.dq.row), adds_);
+        scatter_row(dq + row * s_.width, s_.dim, t.dq.of_query(s_, b, row, h), adds_);
     }
     for (std::int64_t at = 0; at < s_.keys; ++at) {
-      scatter_row(dk + at * s_.width, t.dk.data + s_.at_key(b, at, kv_head, t.dk.row));
-      scatter_row(dv + at * s_.width, t.dv.data + s_.at_key(b, at, kv_head, t.dv.row));
+      scatter_row(dk + at * s_.width, s_.dim, t.dk.of_key(s_, b, at, kv_head));
+      scatter_row(dv + at * s_.value_width, s_.value_dim, t.dv.of_key(s_, b, at, kv_head));
     }
   }
 
   void key_block(const Tensors& t, std::int64_t b, std::int64_t h, std::int64_t kv_head, std::int64_t keys, float* dq, float* dk,
                  float* dv, const float* delta, float* tiles) {
     const std::int64_t columns = std::min(block, s_.keys - keys);
-    float *qt = tiles, *dot = qt + block * s_.width, *kr = dot + block * s_.width, *kt = kr + block * s_.width,
-          *vt = kt + s_.dim * block, *p = vt + s_.dim * block, *dp = p + block * block;
+    float *qt = tiles, *dot = qt + block * s_.width, *kr = dot + block * s_.value_width, *kt = kr + block * s_.width,
+          *vt = kt + s_.dim * block, *p = vt + s_.value_dim * block, *dp = p + block * block;
     gather_keys(t.k, s_, b, kv_head, keys, columns, kr);
     gather_keys_transposed(t.k, s_, b, kv_head, keys, columns, kt);
     gather_keys_transposed(t.v, s_, b, kv_head, keys, columns, vt);
@@ -198,7 +204,7 @@ class AttentionGradOf final : public Kernel {
       gather_queries(t.q, s_, b, h, first, rows, s_.scale, qt);
       gather_queries(t.dout, s_, b, h, first, rows, 1.0F, dot);
       tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
-      tile_product(rows, block, s_.dim, {dot, s_.width, 1}, vt, block, dp, block, false);
+      tile_product(rows, block, s_.value_dim, {dot, s_.value_width, 1}, vt, block, dp, block, false);
       const float* lse = t.lse + (b * s_.heads + h) * s_.queries + first;
       for (std::int64_t r = 0; r < rows; ++r) {
         const AttentionShape::Visible visible =
@@ -219,7 +225,8 @@ class AttentionGradOf final : public Kernel {
         }
       }
       // q carries the scale already, so that dk needs none; dq takes it from dp.
-      tile_product(columns, s_.width, rows, {p, 1, block}, dot, s_.width, dv + keys * s_.width, s_.width, true);
+      tile_product(columns, s_.value_width, rows, {p, 1, block}, dot, s_.value_width, dv + keys * s_.value_width, s_.value_width,
+                   true);
       tile_product(columns, s_.width, rows, {dp, 1, block}, qt, s_.width, dk + keys * s_.width, s_.width, true);
       for (std::int64_t i = 0; i < rows * block; ++i) dp[i] *= s_.scale;
       tile_product(rows, s_.width, columns, {dp, block, 1}, kr, s_.width, dq + first * s_.width, s_.width, true);
@@ -236,8 +243,8 @@ class AttentionGradOf final : public Kernel {
     }
   }
 
-  void scatter_row(const float* from, Out* to, bool adds = false) const {
-    for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], adds ? load(to[i]) + from[i] : from[i]);
+  static void scatter_row(const float* from, std::int64_t dim, Out* to, bool adds = false) {
+    for (std::int64_t i = 0; i < dim; ++i) store(to[i], adds ? load(to[i]) + from[i] : from[i]);
   }
 
   AttentionShape s_;

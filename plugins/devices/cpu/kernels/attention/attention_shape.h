@@ -18,7 +18,9 @@ namespace consist::cpu {
 inline constexpr std::int64_t block = 64;  // queries and keys per tile
 
 struct AttentionShape {
-  std::int64_t batch, queries, keys, heads, kv_heads, dim, width;  ///< width: dim padded to whole vectors
+  std::int64_t batch, queries, keys, heads, kv_heads;
+  std::int64_t dim, width;                                         ///< of heads; width: dim padded to whole vectors
+  std::int64_t value_dim, value_width;                             ///< of heads of values and of the result
   std::int64_t window;                                             ///< keys that a query sees, itself included
   float scale, cap;                                                ///< of scores; cap 0: none
   std::vector<std::int64_t> position;                              ///< by row of the queries
@@ -34,6 +36,8 @@ struct AttentionShape {
         kv_heads(r.inputs[q + 1].shape[2] / r.attributes.integer("head_dim")),
         dim(r.attributes.integer("head_dim")),
         width(pad_columns(dim)),
+        value_dim(value_dim_of(r.attributes)),
+        value_width(pad_columns(value_dim)),
         window(std::min(r.attributes.integer_or("window", keys), keys)),
         scale(static_cast<float>(attention_scores(r.attributes).scale)),
         cap(static_cast<float>(attention_scores(r.attributes).cap)) {
@@ -81,21 +85,24 @@ struct AttentionShape {
     const auto [least, most] = std::minmax_element(position.begin() + first, position.begin() + first + rows);
     return {keys_before(*least + 1 - window), keys_before(*most + 1)};
   }
-  /// Element (b, row, head, 0) of a [batch, rows, …] tensor whose rows are `stride` elements apart.
-  std::int64_t at_query(std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t stride) const {
-    return (b * queries + row) * stride + head * dim;
-  }
-  std::int64_t at_key(std::int64_t b, std::int64_t at, std::int64_t head, std::int64_t stride) const {
-    return (b * keys + row_of_key[static_cast<std::size_t>(at)]) * stride + head * dim;
-  }
+  /// Row of a tensor [batch, rows, ...] of queries, and of keys.
+  std::int64_t row_of_query(std::int64_t b, std::int64_t row) const { return b * queries + row; }
+  std::int64_t row_of(std::int64_t b, std::int64_t at) const { return b * keys + row_of_key[static_cast<std::size_t>(at)]; }
 };
 
 /// A [batch, sequence, heads·dim] tensor, possibly columns of a wider one.
 template <typename T>
 struct Heads {
   T* data;
-  std::int64_t row;
-  explicit Heads(const Buffer& buffer) : data(buffer.as<T>()), row(buffer.leading_dimension()) {}
+  std::int64_t row, dim;
+  Heads(const Buffer& buffer, std::int64_t dim) : data(buffer.as<T>()), row(buffer.leading_dimension()), dim(dim) {}
+  /// The head's elements of query `query`, and of the key at position `at`.
+  T* of_query(const AttentionShape& s, std::int64_t b, std::int64_t query, std::int64_t head) const {
+    return data + s.row_of_query(b, query) * row + head * dim;
+  }
+  T* of_key(const AttentionShape& s, std::int64_t b, std::int64_t at, std::int64_t head) const {
+    return data + s.row_of(b, at) * row + head * dim;
+  }
 };
 
 /// Returns the part of `seen` in the document of query `row`. `starts`: [batch, queries], or null where each sequence is one.
@@ -106,36 +113,36 @@ inline AttentionShape::Visible within_document(AttentionShape::Visible seen, con
   return seen;
 }
 
-/// One row of a head, times `factor`, into a row of a tile; padding is zero.
+/// One row of a head of `dim` elements, times `factor`, into a row of a tile; padding is zero.
 template <typename T>
-void gather_row(const T* from, const AttentionShape& s, float factor, float* to) {
-  for (std::int64_t i = 0; i < s.dim; ++i) to[i] = load(from[i]) * factor;
-  for (std::int64_t i = s.dim; i < s.width; ++i) to[i] = 0.0F;
+void gather_row(const T* from, std::int64_t dim, float factor, float* to) {
+  for (std::int64_t i = 0; i < dim; ++i) to[i] = load(from[i]) * factor;
+  for (std::int64_t i = dim; i < pad_columns(dim); ++i) to[i] = 0.0F;
 }
 
-/// Queries [first, first + rows) of one head, times `factor`, into tile [rows, width].
+/// Queries [first, first + rows) of one head, times `factor`, into tile [rows, padded dim].
 template <typename T>
 void gather_queries(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
                     std::int64_t rows, float factor, float* tile) {
   for (std::int64_t r = 0; r < rows; ++r)
-    gather_row(tensor.data + s.at_query(b, first + r, head, tensor.row), s, factor, tile + r * s.width);
+    gather_row(tensor.of_query(s, b, first + r, head), tensor.dim, factor, tile + r * pad_columns(tensor.dim));
 }
 /// The same of keys [first, first + rows) in order of position.
 template <typename T>
 void gather_keys(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
                  std::int64_t rows, float* tile) {
   for (std::int64_t r = 0; r < rows; ++r)
-    gather_row(tensor.data + s.at_key(b, first + r, head, tensor.row), s, 1.0F, tile + r * s.width);
+    gather_row(tensor.of_key(s, b, first + r, head), tensor.dim, 1.0F, tile + r * pad_columns(tensor.dim));
 }
 
 /// Transposed: tile [dim, block]; columns beyond `rows` are zero.
 template <typename T>
 void gather_keys_transposed(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
                             std::int64_t rows, float* tile) {
-  if (rows < block) std::fill(tile, tile + s.dim * block, 0.0F);
+  if (rows < block) std::fill(tile, tile + tensor.dim * block, 0.0F);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const T* from = tensor.data + s.at_key(b, first + r, head, tensor.row);
-    for (std::int64_t i = 0; i < s.dim; ++i) tile[i * block + r] = load(from[i]);
+    const T* from = tensor.of_key(s, b, first + r, head);
+    for (std::int64_t i = 0; i < tensor.dim; ++i) tile[i * block + r] = load(from[i]);
   }
 }
 

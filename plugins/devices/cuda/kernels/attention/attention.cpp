@@ -66,6 +66,7 @@ class CudnnDevice {
                   s.heads,
                   s.kv_heads,
                   s.dim,
+                  s.value_dim,
                   s.read.q,
                   s.read.k,
                   s.read.v,
@@ -91,7 +92,7 @@ class CudnnDevice {
   }
 
  private:
-  using Key = std::array<std::int64_t, 18>;
+  using Key = std::array<std::int64_t, 19>;
 
   Plan build(const AttentionShape& s, Direction direction, bool deterministic) const {
     Plan plan;
@@ -122,11 +123,11 @@ class CudnnDevice {
   struct Layout {
     Extents extents, strides;
   };
-  static Layout of_queries(const AttentionShape& s, std::int64_t row) {
-    return {{s.batch, s.heads, s.sequence, s.dim}, {s.query_tokens * row, s.dim, row, 1}};
+  static Layout of_queries(const AttentionShape& s, std::int64_t row, std::int64_t dim) {
+    return {{s.batch, s.heads, s.sequence, dim}, {s.query_tokens * row, dim, row, 1}};
   }
-  static Layout of_keys(const AttentionShape& s, std::int64_t row) {
-    return {{s.batch, s.kv_heads, s.keys, s.dim}, {s.key_tokens * row, s.dim, row, 1}};
+  static Layout of_keys(const AttentionShape& s, std::int64_t row, std::int64_t dim) {
+    return {{s.batch, s.kv_heads, s.keys, dim}, {s.key_tokens * row, dim, row, 1}};
   }
   static Tensor heads(fe::graph::Graph& graph, Uid uid, const char* name, const Layout& layout) {
     return graph.tensor(
@@ -149,14 +150,15 @@ class CudnnDevice {
   static Extents stats_strides(const AttentionShape& s) { return {s.heads * s.sequence, s.sequence, 1, 1}; }
 
   static void forward(fe::graph::Graph& graph, const AttentionShape& s) {
-    const Tensor q = heads(graph, uid_q, "q", of_queries(s, s.read.q)), k = heads(graph, uid_k, "k", of_keys(s, s.read.k)),
-                 v = heads(graph, uid_v, "v", of_keys(s, s.read.v));
+    const Tensor q = heads(graph, uid_q, "q", of_queries(s, s.read.q, s.dim)),
+                 k = heads(graph, uid_k, "k", of_keys(s, s.read.k, s.dim)),
+                 v = heads(graph, uid_v, "v", of_keys(s, s.read.v, s.value_dim));
     auto [o, stats] = graph.sdpa(q, k, v,
                                  seeing<fe::graph::SDPA_attributes>(s)
                                      .set_name("attention")
                                      .set_generate_stats(true)
                                      .set_attn_scale(static_cast<float>(s.scores.scale)));
-    describe(o, uid_o, of_queries(s, s.heads * s.dim));
+    describe(o, uid_o, of_queries(s, s.heads * s.value_dim, s.value_dim));
     stats->set_output(true)
         .set_uid(uid_stats)
         .set_data_type(fe::DataType_t::FLOAT)
@@ -165,9 +167,10 @@ class CudnnDevice {
   }
 
   static void backward(fe::graph::Graph& graph, const AttentionShape& s, bool deterministic) {
-    const Layout of_o = of_queries(s, s.heads * s.dim);
-    const Tensor q = heads(graph, uid_q, "q", of_queries(s, s.read.q)), k = heads(graph, uid_k, "k", of_keys(s, s.read.k)),
-                 v = heads(graph, uid_v, "v", of_keys(s, s.read.v)), o = heads(graph, uid_o, "o", of_o),
+    const Layout of_o = of_queries(s, s.heads * s.value_dim, s.value_dim);
+    const Tensor q = heads(graph, uid_q, "q", of_queries(s, s.read.q, s.dim)),
+                 k = heads(graph, uid_k, "k", of_keys(s, s.read.k, s.dim)),
+                 v = heads(graph, uid_v, "v", of_keys(s, s.read.v, s.value_dim)), o = heads(graph, uid_o, "o", of_o),
                  dout = heads(graph, uid_do, "do", of_o);
     const Tensor stats = graph.tensor(fe::graph::Tensor_attributes()
                                           .set_name("stats")
@@ -180,9 +183,9 @@ class CudnnDevice {
                                                 .set_name("attention_grad")
                                                 .set_attn_scale(static_cast<float>(s.scores.scale))
                                                 .set_deterministic_algorithm(deterministic));
-    describe(dq, uid_dq, of_queries(s, s.written.q));
-    describe(dk, uid_dk, of_keys(s, s.written.k));
-    describe(dv, uid_dv, of_keys(s, s.written.v));
+    describe(dq, uid_dq, of_queries(s, s.written.q, s.dim));
+    describe(dk, uid_dk, of_keys(s, s.written.k, s.dim));
+    describe(dv, uid_dv, of_keys(s, s.written.v, s.value_dim));
   }
 
   cudnnHandle_t handle_ = nullptr;
@@ -227,6 +230,7 @@ AttentionShape shape_of(const KernelRequest& r, std::size_t queries, std::size_t
                        q.shape[2] / dim,
                        k.shape[2] / dim,
                        dim,
+                       value_dim_of(r.attributes),
                        {q.leading_dimension(), k.leading_dimension(), v.leading_dimension()},
                        attention_scores(r.attributes)};
   shape.window = window < shape.keys ? window : 0;
@@ -237,6 +241,11 @@ AttentionShape shape_of(const KernelRequest& r, std::size_t queries, std::size_t
 /// Our own kernel, or why there is none.
 Made own_kernel(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
   if (!is_float(type)) return nullptr;
+  if (shape.value_dim != shape.dim) {
+    throw UsageError("attention in " + std::string(name_of(type)) + " with head_dim " + std::to_string(shape.dim) +
+                     " and values of " + std::to_string(shape.value_dim) +
+                     ": cuDNN has no kernel for it here and Consist's own take values of head_dim" + "; use --device cpu");
+  }
   if (shape.dim > longest_head) {
     throw UsageError("attention in " + std::string(name_of(type)) + " with head_dim " + std::to_string(shape.dim) +
                      (shape.scores.cap > 0 ? " and a soft-cap of scores" : "") +
@@ -269,6 +278,14 @@ bool is_whole(const AttentionShape& shape, const KernelRequest& r) {
 }
 
 }  // namespace
+
+void require_values_as_keys(const KernelRequest& r) {
+  const std::int64_t dim = r.attributes.integer("head_dim"), value_dim = value_dim_of(r.attributes);
+  if (value_dim == dim) return;
+  throw UsageError("attention to a part of the sequence with head_dim " + std::to_string(dim) + " and values of " +
+                   std::to_string(value_dim) +
+                   ": the cuda device takes values of head_dim there; leave out --strategy cp, or use " + "--device cpu");
+}
 
 Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
   if (type == DType::bf16 && cudnn_can_say(shape)) {

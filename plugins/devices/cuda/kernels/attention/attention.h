@@ -18,10 +18,10 @@ struct TokenStrides {
 
 enum class Direction { forward, backward };
 
-/// Extents of attention: q, o [batch, sequence, heads, dim]; k, v [batch, keys, kv_heads, dim]; lse f32 [batch, heads, sequence].
-/// Queries and keys are in order of position each.
+/// Extents of attention: q [batch, sequence, heads, dim]; k [batch, keys, kv_heads, dim]; v and o as k and q, of value_dim; lse
+/// f32 [batch, heads, sequence]. Queries and keys are in order of position each.
 struct AttentionShape {
-  std::int64_t batch, sequence, keys, heads, kv_heads, dim;
+  std::int64_t batch, sequence, keys, heads, kv_heads, dim, value_dim;
   TokenStrides read;       ///< of q, k, v
   AttentionScores scores;  ///< with their scale, which is not 0
   TokenStrides written{};  ///< of dq, dk, dv
@@ -56,11 +56,14 @@ Made make_attention_of_blocks(const KernelRequest& r, Direction direction, const
 Made make_attention_of_stretches(const KernelRequest& r, Direction direction, const KernelSettings& s);
 
 /// Kernel for queries at a position (input 4 of the op), beside a KV cache; heeds windows and caps. ERRORS: UsageError for
-/// head_dim > 256.
+/// head_dim or value_dim > 256.
 Made make_cache_attention(const KernelRequest& r, const KernelSettings& s);
 
-/// Our own, deterministic, for head sizes up to `longest_head`: in f32 on the ordinary arithmetic units, in bf16 on the tensor
-/// cores.
+/// For attention to a part of the sequence. ERRORS: UsageError where values have a size of their own, naming it.
+void require_values_as_keys(const KernelRequest& r);
+
+/// Our own, deterministic, for head sizes up to `longest_head`, and values as large as keys: in f32 on the ordinary arithmetic
+/// units, in bf16 on the tensor cores.
 Made make_tiled_attention(const AttentionShape& shape, const KernelSettings& s);
 Made make_tiled_attention_grad(const AttentionShape& shape, const KernelSettings& s);
 Made make_tensor_core_attention(const AttentionShape& shape);

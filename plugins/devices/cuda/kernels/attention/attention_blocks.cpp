@@ -39,6 +39,7 @@ class AttentionOfBlocks : public Kernel {
         type_(r.inputs[q].dtype),
         size_(static_cast<std::int64_t>(size_of(type_))),
         scores_(attention_scores(r.attributes)) {
+    require_values_as_keys(r);
     const Buffer &queries = r.inputs[q], &keys = r.inputs[q + 1], &values = r.inputs[q + 2];
     const std::int64_t dim = r.attributes.integer("head_dim"), ranks = r.attributes.integer("zigzag");
     queries_ = {queries.shape[0], queries.shape[1], queries.shape[2], 0, queries.shape[1]};
@@ -82,7 +83,7 @@ class AttentionOfBlocks : public Kernel {
   void add_call(const AttentionBlock& block, const KernelSettings& s) {
     const std::int64_t dim = queries_.columns / heads_, count = block.keys * chunk_;
     const bool together = block.key_step > 1;
-    AttentionShape shape{queries_.batch, block.queries * chunk_, count, heads_, rows_.columns / dim, dim, read_, scores_};
+    AttentionShape shape{queries_.batch, block.queries * chunk_, count, heads_, rows_.columns / dim, dim, dim, read_, scores_};
     shape.query_tokens = queries_.rows;
     shape.key_tokens = together ? count : rows_.length;
     if (!block.causal) shape.shift = count;

@@ -2,7 +2,7 @@
 // Its warps go over the keys side by side, each with a running softmax of its own (Dao et al., 2022, "FlashAttention"), which the block
 // brings together. The position lies in the device's memory, since a step that is replayed has another one. No row behind the query
 // is read. Every sum has a fixed order.
-#include <cmath>
+#include <algorithm>
 #include <string>
 #include <type_traits>
 
@@ -18,14 +18,14 @@ constexpr int warps = 8, threads = 32 * warps;
 constexpr int most_per_lane = 8;  // elements of a head that a lane holds: head_dim up to 256
 
 struct Extents {
-  int queries, heads, group, dim;
+  int queries, heads, group, dim, value_dim;
   std::int64_t room;    ///< keys of a sequence in memory
   std::int64_t window;  ///< keys that a query sees, itself included
   TokenStrides read;
   float scale, cap;  ///< of scores, times log2(e): exponentials are powers of two; cap 0: none
 };
 
-/// Block (query, head, batch). Lane l holds the elements l, l + 32, … of the head.
+/// Block (query, head, batch). Lane l holds the elements l, l + 32, … of a head of either size.
 template <typename T, int N>
 __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
                                                         const int* __restrict__ position, T* __restrict__ o, float* __restrict__ lse,
@@ -34,8 +34,10 @@ __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q,
   const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z),
             lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t at = *position + row, query_token = static_cast<std::int64_t>(b) * e.queries + row,
-                     in_head = static_cast<std::int64_t>(head / e.group) * e.dim;
+                     in_head = static_cast<std::int64_t>(head / e.group) * e.dim,
+                     in_value_head = static_cast<std::int64_t>(head / e.group) * e.value_dim;
   const auto holds = [&](int n) { return lane + 32 * n < e.dim; };
+  const auto holds_value = [&](int n) { return lane + 32 * n < e.value_dim; };
   float query[N], values[N] = {};
 #pragma unroll
   for (int n = 0; n < N; ++n)
@@ -44,7 +46,7 @@ __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q,
   const std::int64_t first = at + 1 > e.window ? at + 1 - e.window : 0;
   for (std::int64_t key = first + warp; key <= at; key += warps) {
     const std::int64_t token = static_cast<std::int64_t>(b) * e.room + key;
-    const T *key_row = k + token * e.read.k + in_head + lane, *value_row = v + token * e.read.v + in_head + lane;
+    const T *key_row = k + token * e.read.k + in_head + lane, *value_row = v + token * e.read.v + in_value_head + lane;
     float score = 0.0F;
 #pragma unroll
     for (int n = 0; n < N; ++n) score += holds(n) ? query[n] * number(key_row[32 * n]) : 0.0F;
@@ -54,7 +56,7 @@ __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q,
     largest = most;
     sum = sum * shrink + weight;
 #pragma unroll
-    for (int n = 0; n < N; ++n) values[n] = values[n] * shrink + (holds(n) ? weight * number(value_row[32 * n]) : 0.0F);
+    for (int n = 0; n < N; ++n) values[n] = values[n] * shrink + (holds_value(n) ? weight * number(value_row[32 * n]) : 0.0F);
   }
 #pragma unroll
   for (int n = 0; n < N; ++n) values_of[warp][lane + 32 * n] = values[n];
@@ -71,11 +73,11 @@ __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q,
     share[w] = exp2f(largest_of[w] - most);
     total += share[w] * sum_of[w];
   }
-  for (int i = static_cast<int>(threadIdx.x); i < e.dim; i += threads) {
+  for (int i = static_cast<int>(threadIdx.x); i < e.value_dim; i += threads) {
     float value = 0.0F;
 #pragma unroll
     for (int w = 0; w < warps; ++w) value += share[w] * values_of[w][i];
-    o[(query_token * e.heads + head) * e.dim + i] = rounded<T>(value / total);
+    o[(query_token * e.heads + head) * e.value_dim + i] = rounded<T>(value / total);
   }
   if (threadIdx.x == 0)
     lse[(static_cast<std::int64_t>(b) * e.heads + head) * e.queries + row] = (most + log2f(total)) * 0.6931471805599453F;
@@ -93,6 +95,7 @@ class CacheAttention final : public Kernel {
                 static_cast<int>(heads),
                 static_cast<int>(heads / (k.shape[2] / dim)),
                 static_cast<int>(dim),
+                static_cast<int>(value_dim_of(r.attributes)),
                 k.shape[1],
                 r.attributes.integer_or("window", k.shape[1]),
                 {q.leading_dimension(), k.leading_dimension(), r.inputs[2].leading_dimension()},
@@ -106,11 +109,12 @@ class CacheAttention final : public Kernel {
       attend_cache<T, N><<<grid, threads, 0, stream_of(queue)>>>(in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[4].as<int>(), out[0].as<T>(),
                                                                out[1].as<float>(), extents_);
     };
-    if (extents_.dim <= 32)
+    const int longest = std::max(extents_.dim, extents_.value_dim);
+    if (longest <= 32)
       launch(std::integral_constant<int, 1>{});
-    else if (extents_.dim <= 64)
+    else if (longest <= 64)
       launch(std::integral_constant<int, 2>{});
-    else if (extents_.dim <= 128)
+    else if (longest <= 128)
       launch(std::integral_constant<int, 4>{});
     else
       launch(std::integral_constant<int, most_per_lane>{});
@@ -125,8 +129,8 @@ class CacheAttention final : public Kernel {
 }  // namespace
 
 Made make_cache_attention(const KernelRequest& r, const KernelSettings& /*s*/) {
-  if (const std::int64_t dim = r.attributes.integer("head_dim"); dim > 32 * most_per_lane) {
-    throw UsageError("attention beside a cache with head_dim " + std::to_string(dim) + ": the cuda device takes head_dim up to " +
+  if (const std::int64_t dim = std::max(r.attributes.integer("head_dim"), value_dim_of(r.attributes)); dim > 32 * most_per_lane) {
+    throw UsageError("attention beside a cache with heads of " + std::to_string(dim) + ": the cuda device takes heads up to " +
                      std::to_string(32 * most_per_lane) + "; use --device cpu");
   }
   return by_dtype<CacheAttention>(r.inputs[0].dtype, r);

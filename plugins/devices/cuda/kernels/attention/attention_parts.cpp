@@ -39,6 +39,7 @@ class AttentionToPart : public Kernel {
         heads_(r.inputs[q_].shape[2] / r.attributes.integer("head_dim")),
         scores_(attention_scores(r.attributes)),
         documents_(!kernels::at(r.inputs, starts_).absent()) {
+    require_values_as_keys(r);
     const Buffer &queries = r.inputs[q_], &keys = r.inputs[q_ + 1], &values = r.inputs[q_ + 2];
     const std::int64_t held = queries.shape[1];
     queries_ = {queries.shape[0], held, queries.shape[2], 0, 0};
@@ -90,7 +91,7 @@ class AttentionToPart : public Kernel {
   }
   AttentionShape shape_of(std::int64_t queries, std::int64_t keys) const {
     const std::int64_t dim = queries_.columns / heads_;
-    AttentionShape shape{queries_.batch, queries, keys, heads_, keys_.columns / dim, dim, read_, scores_};
+    AttentionShape shape{queries_.batch, queries, keys, heads_, keys_.columns / dim, dim, dim, read_, scores_};
     shape.written = {queries_.columns, keys_.columns, keys_.columns};
     shape.query_tokens = shape.key_tokens = queries_.rows;
     return shape;

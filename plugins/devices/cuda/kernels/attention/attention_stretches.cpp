@@ -41,6 +41,7 @@ class AttentionOfStretches : public Kernel {
   /// Queries are input `q` of the request, keys and values those behind them.
   AttentionOfStretches(const KernelRequest& r, std::size_t q, Direction direction, const KernelSettings& s)
       : type_(r.inputs[q].dtype), size_(static_cast<std::int64_t>(size_of(type_))), dim_(r.attributes.integer("head_dim")) {
+    require_values_as_keys(r);
     const Buffer &queries = r.inputs[q], &keys = r.inputs[q + 1], &values = r.inputs[q + 2];
     queries_ = queries.shape[1];
     heads_ = queries.shape[2] / dim_;
@@ -76,6 +77,7 @@ class AttentionOfStretches : public Kernel {
                            stretch.keys,
                            heads_,
                            rows_.columns / dim_,
+                           dim_,
                            dim_,
                            {read_.q, rows_.columns, rows_.columns},
                            attention_scores(r.attributes)};
