@@ -25,7 +25,7 @@ import statistics
 
 import torch
 import transformers
-from transformers import (LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 STEPS, ROWS, SEQUENCE = 5, 2, 32
@@ -58,6 +58,10 @@ def mixtral(**sizes):
     return MixtralForCausalLM, MixtralConfig(rms_norm_eps=1e-5, max_position_embeddings=128, num_hidden_layers=2, bos_token_id=1, eos_token_id=2, **sizes)
 
 
+def gemma3(**sizes):
+    return Gemma3ForCausalLM, Gemma3TextConfig(rms_norm_eps=1e-6, max_position_embeddings=128, bos_token_id=2, eos_token_id=1, **sizes)
+
+
 # Odd vocabularies and channels that are no multiples of a vector register are on purpose.
 MODELS = {
     "llama-untied": llama(vocab_size=101, hidden_size=32, intermediate_size=56, num_attention_heads=4, num_key_value_heads=2,
@@ -87,20 +91,25 @@ MODELS = {
     # Its routers train on the z-loss, which transformers has for Switch Transformers alone (router_z_loss_func).
     "mixtral": mixtral(vocab_size=64, hidden_size=32, intermediate_size=24, num_attention_heads=4, num_key_value_heads=2, num_local_experts=4,
                        num_experts_per_tok=2, tie_word_embeddings=False, router_z_loss_coef=0.05),
+    # Of a plugin in tests/external. The third of its layers sees all positions; scores are not divided by the root of head_dim; a pad token.
+    "gemma3": gemma3(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
+                     query_pre_attn_scalar=20, sliding_window=7, pad_token_id=0,
+                     layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]),
 }
 
 
 def randomise(model, generator):
     """Values that make every weight matter: transformers' own start norms at 1, biases at 0 and logits near 0."""
+    scale = getattr(model.model.embed_tokens, "embed_scale", 1)  # Gemma's; its norms multiply by 1 + weight
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.ndim == 2:
-                spread = 0.3 if "embed_tokens" in name else 0.15
+                spread = 0.15 if "embed_tokens" not in name else 0.3 if scale == 1 else 0.08
                 weight.copy_(torch.randn(weight.shape, generator=generator) * spread)
             elif name.endswith(".bias"):
                 weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
             else:
-                weight.copy_(0.5 + torch.rand(weight.shape, generator=generator))
+                weight.copy_((0.5 if scale == 1 else -0.5) + torch.rand(weight.shape, generator=generator))
 
 
 def batches_of(config, generator):
