@@ -1,5 +1,5 @@
-// Gemma 3 as a plugin of its own (tests/external/gemma), without op or kernel: it trains, generates and is evaluated as
-// transformers does it, and every layout trains it as one rank does.
+// Gemma 3 as a plugin of its own (tests/external/gemma): it trains, generates and is evaluated as transformers does it, and every
+// layout trains it as one rank does.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -55,6 +55,17 @@ TEST_F(ExternalGemma, EveryLayoutTrainsAsOneRankDoes) {
   for (const char* strategy : {"tp-sp=2", "zero3-offload=2", "pipeline=2", "cp=2"}) {
     SCOPED_TRACE(strategy);
     expect_same(losses({"--ranks", "2", "--strategy", strategy}), one);
+  }
+}
+
+// Scale and windows in each way of dividing a sequence, in fp64.
+TEST_F(ExternalGemma, LayoutsAreProven) {
+  for (const Words& layout : {Words{"tp-sp=2"}, Words{"cp=2", "--cp.attention", "ring"},
+                              Words{"cp=2", "--cp.attention", "ulysses"}, Words{"cp=2", "--cp.attention", "gather"}}) {
+    Words words{"prove",   "--plugin", plugin_,      "--model", model(),   "--precision", "fp32",
+                "--batch", "2",        "--sequence", "32",      "--ranks", "2",           "--strategy"};
+    words.insert(words.end(), layout.begin(), layout.end());
+    EXPECT_THAT(consist(words), HasSubstr("equal: this layout trains as one rank does")) << layout.back();
   }
 }
 
