@@ -25,8 +25,9 @@ struct Extents {
   float scale, cap;  ///< of scores, times log2(e): exponentials are powers of two; cap 0: none
 };
 
-/// Block (query, head, batch). Lane l holds the elements l, l + 32, … of a head of either size.
-template <typename T, int N>
+/// Block (query, head, batch). Lane l holds the elements l, l + 32, … of a head of either size. Plain: there is no
+/// cap and both sizes are one, which saves registers.
+template <typename T, int N, bool Plain>
 __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
                                                         const int* __restrict__ position, T* __restrict__ o, float* __restrict__ lse,
                                                         Extents e) {
@@ -35,9 +36,10 @@ __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q,
             lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t at = *position + row, query_token = static_cast<std::int64_t>(b) * e.queries + row,
                      in_head = static_cast<std::int64_t>(head / e.group) * e.dim,
-                     in_value_head = static_cast<std::int64_t>(head / e.group) * e.value_dim;
+                     in_value_head = Plain ? in_head : static_cast<std::int64_t>(head / e.group) * e.value_dim;
+  const int value_dim = Plain ? e.dim : e.value_dim;
   const auto holds = [&](int n) { return lane + 32 * n < e.dim; };
-  const auto holds_value = [&](int n) { return lane + 32 * n < e.value_dim; };
+  const auto holds_value = [&](int n) { return lane + 32 * n < value_dim; };
   float query[N], values[N] = {};
 #pragma unroll
   for (int n = 0; n < N; ++n)
@@ -51,7 +53,7 @@ __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q,
 #pragma unroll
     for (int n = 0; n < N; ++n) score += holds(n) ? query[n] * number(key_row[32 * n]) : 0.0F;
     score = sum_of_lanes(score);
-    if (e.cap > 0.0F) score = e.cap * tanhf(score / e.cap);
+    if (!Plain && e.cap > 0.0F) score = e.cap * tanhf(score / e.cap);
     const float most = fmaxf(largest, score), shrink = exp2f(largest - most), weight = exp2f(score - most);
     largest = most;
     sum = sum * shrink + weight;
@@ -73,11 +75,11 @@ __global__ void __launch_bounds__(threads) attend_cache(const T* __restrict__ q,
     share[w] = exp2f(largest_of[w] - most);
     total += share[w] * sum_of[w];
   }
-  for (int i = static_cast<int>(threadIdx.x); i < e.value_dim; i += threads) {
+  for (int i = static_cast<int>(threadIdx.x); i < value_dim; i += threads) {
     float value = 0.0F;
 #pragma unroll
     for (int w = 0; w < warps; ++w) value += share[w] * values_of[w][i];
-    o[(query_token * e.heads + head) * e.value_dim + i] = rounded<T>(value / total);
+    o[(query_token * e.heads + head) * value_dim + i] = rounded<T>(value / total);
   }
   if (threadIdx.x == 0)
     lse[(static_cast<std::int64_t>(b) * e.heads + head) * e.queries + row] = (most + log2f(total)) * 0.6931471805599453F;
@@ -104,9 +106,19 @@ class CacheAttention final : public Kernel {
   }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    if (extents_.cap == 0.0F && extents_.value_dim == extents_.dim)
+      launch_as<true>(in, out, queue);
+    else
+      launch_as<false>(in, out, queue);
+    check_launch("attention beside a cache");
+  }
+
+ private:
+  template <bool Plain>
+  void launch_as(std::span<const Buffer> in, std::span<const Buffer> out, NativeQueue queue) const {
     const auto launch = [&]<int N>(std::integral_constant<int, N>) {
       const dim3 grid(static_cast<unsigned>(extents_.queries), static_cast<unsigned>(extents_.heads), static_cast<unsigned>(batch_));
-      attend_cache<T, N><<<grid, threads, 0, stream_of(queue)>>>(in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[4].as<int>(), out[0].as<T>(),
+      attend_cache<T, N, Plain><<<grid, threads, 0, stream_of(queue)>>>(in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[4].as<int>(), out[0].as<T>(),
                                                                out[1].as<float>(), extents_);
     };
     const int longest = std::max(extents_.dim, extents_.value_dim);
@@ -118,10 +130,8 @@ class CacheAttention final : public Kernel {
       launch(std::integral_constant<int, 4>{});
     else
       launch(std::integral_constant<int, most_per_lane>{});
-    check_launch("attention beside a cache");
   }
 
- private:
   Extents extents_{};
   std::int64_t batch_ = 0;
 };
