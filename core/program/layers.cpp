@@ -25,6 +25,30 @@ Normed rms_norm(Builder& b, TensorId x, TensorId residual, TensorId weight, doub
   return {out[0], residual == no_tensor ? x : out[1]};
 }
 
+std::vector<float> rope_frequencies(std::int64_t head_dim, double base) {
+  std::vector<float> frequencies(static_cast<std::size_t>(head_dim / 2));
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
+    frequencies[i] = 1.0F / std::pow(static_cast<float>(base), exponent);
+  }
+  return frequencies;
+}
+
+TensorId rope_table(Builder& b, std::string name, std::int64_t sequence, std::vector<float> frequencies) {
+  const auto half = static_cast<std::int64_t>(frequencies.size());
+  const auto fill = [frequencies = std::move(frequencies)](std::span<float> table) {
+    const std::size_t pairs = frequencies.size();
+    for (std::size_t position = 0; position * 2 * pairs < table.size(); ++position) {
+      for (std::size_t i = 0; i < pairs; ++i) {
+        const float angle = static_cast<float>(position) * frequencies[i];
+        table[position * 2 * pairs + i] = std::cos(angle);
+        table[position * 2 * pairs + pairs + i] = std::sin(angle);
+      }
+    }
+  };
+  return b.constant(std::move(name), {sequence, 2 * half}, fill);
+}
+
 TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std::int64_t head_dim, double epsilon,
               std::string name) {
   std::vector<TensorId> inputs{x, table};

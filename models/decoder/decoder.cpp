@@ -12,13 +12,11 @@
 namespace consist::decoder {
 namespace {
 
-/// Radians per position of each pair of channels, in f32 as transformers computes them.
+/// Radians per position of each pair of channels, scaled as transformers does it.
 std::vector<float> rope_frequencies(const Config& c) {
-  std::vector<float> frequencies(static_cast<std::size_t>(c.head_dim / 2));
-  for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(c.head_dim);
-    float frequency = 1.0F / std::pow(static_cast<float>(c.rope_theta), exponent);
-    const RopeScaling& s = c.rope_scaling;
+  std::vector<float> frequencies = layers::rope_frequencies(c.head_dim, c.rope_theta);
+  const RopeScaling& s = c.rope_scaling;
+  for (float& frequency : frequencies) {
     if (s.kind == RopeScaling::Kind::linear) frequency /= static_cast<float>(s.factor);
     if (s.kind == RopeScaling::Kind::llama3) {
       // Long wavelengths are stretched by `factor`, short ones kept, those between interpolated.
@@ -32,22 +30,8 @@ std::vector<float> rope_frequencies(const Config& c) {
         frequency = (1.0F - smooth) * frequency / static_cast<float>(s.factor) + smooth * frequency;
       }
     }
-    frequencies[i] = frequency;
   }
   return frequencies;
-}
-
-/// [sequence, head_dim]: cosines, then sines.
-void fill_rope_table(const Config& config, std::span<float> table) {
-  const std::vector<float> frequencies = rope_frequencies(config);
-  const std::size_t half = frequencies.size();
-  for (std::size_t position = 0; position * 2 * half < table.size(); ++position) {
-    for (std::size_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(position) * frequencies[i];
-      table[position * 2 * half + i] = std::cos(angle);
-      table[position * 2 * half + half + i] = std::sin(angle);
-    }
-  }
 }
 
 /// Creates parameters under Hugging Face's names.
@@ -206,8 +190,7 @@ ModelSizes Decoder::sizes() const {
 TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const {
   const Config& c = config_;
   const std::int64_t q_channels = c.heads * c.head_dim, kv_channels = c.kv_heads * c.head_dim;
-  const TensorId table =
-      b.constant("rope.table", {b[ids].shape[1], c.head_dim}, [c](std::span<float> out) { fill_rope_table(c, out); });
+  const TensorId table = layers::rope_table(b, "rope.table", b[ids].shape[1], rope_frequencies(c));
   const Weights top(b, c, "model.");
   const TensorId embedding = top.matrix("embed_tokens", c.vocabulary, c.hidden);
   TensorId x = layers::embedding(b, ids, embedding, "model.embed_tokens", c.padding_row());

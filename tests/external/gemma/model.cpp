@@ -23,9 +23,11 @@ class Decoder {
   Decoder(Builder& b, const Config& c) : b_(b), c_(c) {}
 
   TensorId build(TensorId ids, TensorId targets, double loss_scale) {
-    const std::int64_t length = b_[ids].shape[1];
-    local_ = angles("rope.local", length, c_.rope_local_base_freq);
-    global_ = angles("rope.table", length, c_.rope_theta);
+    const auto table_of = [&](const char* name, double base) {
+      return layers::rope_table(b_, name, b_[ids].shape[1], layers::rope_frequencies(c_.head_dim, base));
+    };
+    local_ = table_of("rope.local", c_.rope_local_base_freq);
+    global_ = table_of("rope.table", c_.rope_theta);
     documents_ = b_.field("document_start");
     const TensorId table = matrix("model.embed_tokens", c_.vocab_size, c_.hidden_size);
     TensorId x = layers::embedding(b_, ids, table, "model.embed_tokens", c_.pad_token_id);
@@ -96,21 +98,6 @@ class Decoder {
                    up = linear(x, prefix + "up_proj", c_.intermediate_size, c_.hidden_size);
     const TensorId activated = b_.emit_one("geglu", {gate, up}, {}, prefix + "act");
     return linear(activated, prefix + "down_proj", c_.hidden_size, c_.intermediate_size);
-  }
-
-  /// [sequence, head_dim]: cosines, then sines, in f32 as transformers computes them.
-  TensorId angles(const char* name, std::int64_t length, double base) {
-    return b_.constant(name, {length, c_.head_dim}, [head_dim = c_.head_dim, base](std::span<float> out) {
-      const auto half = static_cast<std::size_t>(head_dim / 2);
-      for (std::size_t position = 0; position * 2 * half < out.size(); ++position) {
-        for (std::size_t i = 0; i < half; ++i) {
-          const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-          const float angle = static_cast<float>(position) * (1.0F / std::pow(static_cast<float>(base), exponent));
-          out[position * 2 * half + i] = std::cos(angle);
-          out[position * 2 * half + half + i] = std::sin(angle);
-        }
-      }
-    });
   }
 
   Builder& b_;

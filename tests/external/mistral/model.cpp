@@ -2,7 +2,6 @@
 // installed headers only.
 #include "consist/model.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
@@ -56,8 +55,7 @@ class Mistral final : public Architecture {
       return layers::rms_norm(b, x, residual, b.parameter(name + ".weight", {hidden}, 1, 0, false), s_.rms_norm_eps, name);
     };
     const TensorId angles =
-        b.constant("rope.table", {b[ids].shape[1], s_.head_dim},
-                   [head_dim = s_.head_dim, theta = s_.rope_theta](std::span<float> out) { fill_angles(out, head_dim, theta); });
+        layers::rope_table(b, "rope.table", b[ids].shape[1], layers::rope_frequencies(s_.head_dim, s_.rope_theta));
     TensorId x = layers::embedding(b, ids, matrix("model.embed_tokens", s_.vocab_size, hidden), "model.embed_tokens");
     TensorId residual = no_tensor;
     for (std::int64_t layer = 0; layer < s_.num_hidden_layers; ++layer) {
@@ -150,18 +148,6 @@ class Mistral final : public Architecture {
   static void refuse(const nlohmann::json& json, const char* field, const nlohmann::json& supported) {
     if (!json.contains(field) || json[field].is_null() || json[field] == supported) return;
     throw DataError(std::string("\"") + field + "\" is " + json[field].dump() + "; this plugin supports " + supported.dump());
-  }
-  /// [sequence, head_dim]: cosines, then sines, in f32 as transformers computes them.
-  static void fill_angles(std::span<float> out, std::int64_t head_dim, double theta) {
-    const auto half = static_cast<std::size_t>(head_dim / 2);
-    for (std::size_t position = 0; position * 2 * half < out.size(); ++position) {
-      for (std::size_t i = 0; i < half; ++i) {
-        const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-        const float angle = static_cast<float>(position) * (1.0F / std::pow(static_cast<float>(theta), exponent));
-        out[position * 2 * half + i] = std::cos(angle);
-        out[position * 2 * half + half + i] = std::sin(angle);
-      }
-    }
   }
 
   Sizes s_;

@@ -4,8 +4,6 @@
 #include <consist/model.h>
 #include <consist/plugin.h>
 
-#include <cmath>
-
 namespace {
 
 using namespace consist;
@@ -29,13 +27,7 @@ class PlainDecoder final : public Architecture {
   }
 
   TensorId build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const override {
-    const TensorId table = b.constant("rope.table", {b[ids].shape[1], head_dim}, [](std::span<float> out) {
-      for (std::size_t i = 0; i < out.size(); ++i) {
-        const std::size_t position = i / head_dim, pair = i % (head_dim / 2);
-        const double angle = static_cast<double>(position) * std::pow(10000.0, -2.0 * static_cast<double>(pair) / head_dim);
-        out[i] = static_cast<float>(i % head_dim < head_dim / 2 ? std::cos(angle) : std::sin(angle));
-      }
-    });
+    const TensorId table = layers::rope_table(b, "rope.table", b[ids].shape[1], layers::rope_frequencies(head_dim, 10000));
     const TensorId embedding = b.parameter("model.embed_tokens.weight", {vocabulary, hidden}, 0, 0.02F, true);
     TensorId x = layers::embedding(b, ids, embedding, "model.embed_tokens"), residual = no_tensor;
     for (std::int64_t layer = 0; layer < layer_count; ++layer) {
