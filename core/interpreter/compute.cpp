@@ -142,6 +142,10 @@ void swiglu_grad(Work& w) {
   w.out_all(reference::swiglu_grad(w.in(0), w.in(1), w.in(2)));
 }
 
+void map(Work& w) {
+  w.out_all(reference::map(w.all(w.inputs()), w.attributes().string("f")));
+}
+
 void lm_head_loss(Work& w) {
   w.out(0, *reference::lm_head_loss(w.all(3), w.attributes().real("scale"))[0]);
 }
@@ -290,6 +294,7 @@ std::map<std::string_view, Formula>& formulas() {
                                             {"attention_grad", attention_grad},
                                             {"attention_part", attention_part},
                                             {"attention_part_grad", attention_part_grad},
+                                            {"map", map},
                                             {"swiglu", swiglu},
                                             {"swiglu_amax", swiglu},
                                             {"swiglu_grad", swiglu_grad},

@@ -7,7 +7,7 @@
 namespace consist::ops {
 namespace {
 
-constexpr const char* moved =
+constexpr const char* rows_moved =
     "its rows or weights are split otherwise than the experts; a quantized tensor does not move between ranks, since each has a "
     "scale of its own";
 
@@ -33,10 +33,10 @@ class Fp8Grouped : public NamedOp {
     const Placement rows = axis.inputs[0], weights = axis.inputs[2];
     Placement& counts = axis.inputs[4];
     if (weights == Placement::shard(experts_dim_)) {
-      require(rows == row_dim, moved);
+      require(rows == row_dim, rows_moved);
       counts = first_dim;
     } else {
-      require(weights.is_replicate() && (rows.is_replicate() || rows == row_dim), moved);
+      require(weights.is_replicate() && (rows.is_replicate() || rows == row_dim), rows_moved);
       counts = rows == row_dim ? Placement::partial() : Placement::replicate();  // each rank's own, of its own tokens
     }
     axis.outputs = {rows};

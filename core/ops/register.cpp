@@ -28,6 +28,7 @@ void register_core_ops(OpRegistry& registry) {
   register_targets(registry);
   register_repeat_heads(registry);
   register_elementwise(registry);
+  register_map(registry);
   register_optimizer(registry);
   register_muon(registry);
   register_channel_parts(registry);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/expression.h"
 
 namespace consist::layers {
 
@@ -78,6 +79,10 @@ TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t 
 
 TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name) {
   return b.emit_one("swiglu", {gate, up}, {}, std::move(name));
+}
+
+TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name) {
+  return b.emit_one("map", std::move(inputs), {{"f", Expressions::parse(f).text()}}, std::move(name));
 }
 
 TensorId scaled(Builder& b, TensorId x, double factor, std::string name) {

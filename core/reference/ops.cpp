@@ -1,8 +1,10 @@
 #include "core/reference/ops.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "consist/expression.h"
 #include "consist/token_order.h"
 
 namespace consist::reference {
@@ -142,6 +144,37 @@ Values merged_attention(const Values& a, const Values& b) {
       o.at(i) = a[0]->at(i) * std::exp(one - lse.at(at)) + b[0]->at(i) * std::exp(other - lse.at(at));
   }
   return {o, lse};
+}
+
+Values map(const Values& in, const std::string& f) {
+  const Expressions expressions = Expressions::parse(f);
+  const std::vector<ExpressionNode>& nodes = expressions.nodes();
+  const auto whole = std::find_if(nodes.begin(), nodes.end(), [](const ExpressionNode& node) {
+    return node.function == Function::input && node.reads == Reads::same;
+  });
+  const Shape shape = in[static_cast<std::size_t>(whole->input)]->shape;
+  const std::int64_t columns = shape.last();
+  Values made(expressions.results().size(), zeros(DType::f32, shape));
+  std::vector<double> value(nodes.size());
+  for (std::int64_t i = 0; i < shape.elements(); ++i) {
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+      const ExpressionNode& node = nodes[n];
+      if (node.function == Function::constant) {
+        value[n] = node.value;
+      } else if (node.function == Function::input) {
+        const Value& x = *in[static_cast<std::size_t>(node.input)];
+        const std::array<std::int64_t, 4> at{i, i % columns, i / columns, node.element};
+        value[n] = x.at(at[static_cast<std::size_t>(node.reads)]);
+      } else {
+        std::array<double, 3> x{};
+        for (std::size_t k = 0; k < static_cast<std::size_t>(arguments_of(node.function)); ++k)
+          x[k] = value[static_cast<std::size_t>(node.arguments[k])];
+        value[n] = evaluate<double>(node.function, x[0], x[1], x[2]);
+      }
+    }
+    for (std::size_t k = 0; k < made.size(); ++k) made[k]->at(i) = value[static_cast<std::size_t>(expressions.results()[k])];
+  }
+  return made;
 }
 
 Values swiglu(const Values& in) {

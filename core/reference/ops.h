@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "consist/attention_scores.h"
@@ -71,6 +72,9 @@ std::vector<std::int64_t> positions_of_part(std::int64_t rows, std::int64_t part
 
 /// o and lse over two sets of keys, from those of each.
 Values merged_attention(const Values& a, const Values& b);
+
+/// The results of expressions (consist/expression.h).
+Values map(const Values& in, const std::string& f);
 
 Values swiglu(const Values& in);
 

@@ -200,5 +200,17 @@ TEST(Gradient, ATensorThatIsReadAgainAfterItsNorm) {
   Gradients(m).check();
 }
 
+TEST(Gradient, ExpressionsOfActivationsAndOfWeights) {
+  Model m;
+  const TensorId gate = layers::linear(m.b, m.x, m.weight("gate", 9, kChannels), no_tensor, "gate");
+  const TensorId up = layers::linear(m.b, m.x, m.weight("up", 9, kChannels), no_tensor, "up");
+  const TensorId h = layers::map(m.b, "gelu_tanh(a)*b", {gate, up}, "h");
+  const TensorId y = layers::linear(m.b, h, m.weight("down", kChannels, 9), no_tensor, "down");
+  const TensorId w = layers::map(m.b, "1+a", {m.vector("norm", kChannels)}, "w");
+  const layers::Normed normed = layers::rms_norm(m.b, y, no_tensor, w, 1e-3, "normed");
+  m.finish(layers::map(m.b, "a+b[c]*tanh(b[c]*c)", {m.x, m.vector("gain", kChannels), normed.y}, "sum"), m.embed);
+  Gradients(m).check();
+}
+
 }  // namespace
 }  // namespace consist

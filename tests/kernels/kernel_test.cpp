@@ -241,6 +241,26 @@ TEST_P(DeviceKernel, Swiglu) {
   expect_close(gradients[1], reference::gradient("swiglu", {gate, up}, {}, 1, dh), tolerance(), "dup");
 }
 
+TEST_P(DeviceKernel, Map) {
+  const Shape whole{3, 5, 12};
+  const Value x = random(whole, 2), y = random(whole), channel = random({12}), row = random({3, 5, 1}), numbers = random({4});
+  const auto check = [&](const std::string& f, const Values& in) {
+    SCOPED_TRACE(f);
+    const Values found = run("map", in, {{"f", f}}), expected = reference::map(in, f);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t k = 0; k < found.size(); ++k) expect_close(found[k], *expected[k], 2 * tolerance(), "result");
+  };
+  for (const char* f : {"gelu_tanh(a)*b", "gelu(a)*b", "silu(a)*b", "relu(a)-square(b)", "a/(1+abs(b))", "tanh(a)+exp(-abs(b))",
+                        "max(a,b);min(a,b);greater(a,b);select(a,b,-b)",
+                        "log(1+square(a))*rsqrt(1+square(b));sqrt(abs(a))+sign(b)", "t0=sigmoid(a);t0*b;t0*(1-t0)*b"})
+    check(f, {x, y});
+  check("a*b[c]+c[r]*d[2]-d[0]", {x, channel, row, numbers});
+  check("1+a", {channel});
+  check("a*b[0]", {x, reference::random_value(engine_, DType::f32, {}, 1, 0)});
+  check("a", {random({2, 3, 257}, 100)});
+  check("tanh(a);sigmoid(a);exp(a/4)", {random({1, 7, 1031}, 10)});
+}
+
 /// The largest |row of a · row of b|.
 double largest_product(const Value& a, const Value& b) {
   const std::int64_t k = a.shape.last();

@@ -49,6 +49,10 @@ CONSIST_API TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, s
 /// silu(gate) * up (Shazeer, 2020).
 CONSIST_API TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name);
 
+/// `f` of the elements of `inputs`, as consist/expression.h states it, with one result: "gelu_tanh(a)*b", "1+a", "a*b[c]". It has
+/// a gradient by tensors of the output's shape and by vectors of channels. ERRORS: ProgramError.
+CONSIST_API TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name);
+
 /// factor * x, whatever the shape of x; rounded once.
 CONSIST_API TensorId scaled(Builder& b, TensorId x, double factor, std::string name);
 

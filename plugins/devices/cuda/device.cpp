@@ -24,6 +24,7 @@
 #include "plugins/devices/cuda/kernels/optimizer/random_fill.h"
 #include "plugins/devices/cuda/matmul.h"
 #include "plugins/devices/cuda/pinned_memory.h"
+#include "plugins/devices/cuda/runtime_code.h"
 #include "plugins/devices/cuda/sensors.h"
 
 namespace {
@@ -118,6 +119,8 @@ class CudaDevice final : public Device {
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "the first use of the GPU");
     matmuls_ = std::make_unique<cuda::MatmulLibrary>(settings_.tf32, static_cast<int>(search_), cache_folder(cache_));
     settings_.matmuls = matmuls_.get();
+    runtime_code_ = std::make_unique<cuda::RuntimeCode>(settings_.compute_capability, cache_folder(cache_));
+    settings_.runtime_code = runtime_code_.get();
     char bus_id[32] = {};
     check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, local_rank), "cudaDeviceGetPCIBusId");
     sensors_ = std::make_unique<cuda::Sensors>(bus_id);
@@ -260,6 +263,7 @@ class CudaDevice final : public Device {
   std::string cache_;
   cuda::KernelSettings settings_;
   std::unique_ptr<cuda::MatmulLibrary> matmuls_;
+  std::unique_ptr<cuda::RuntimeCode> runtime_code_;
   int said_searches_ = 0;  // at the last prepare()
   std::unique_ptr<cuda::Sensors> sensors_;
   cudaStream_t copies_ = nullptr;

@@ -7,6 +7,7 @@
 namespace consist::cuda {
 
 class MatmulLibrary;
+class RuntimeCode;
 
 /// The device and the options that kernels are made for. Lives as long as the device.
 struct KernelSettings {
@@ -18,6 +19,7 @@ struct KernelSettings {
   bool deterministic_attention = false;
   bool plain_grouped = false;  ///< grouped products by the kernel that every GPU has
   int host_threads = 1;  ///< for what runs on the processor
+  RuntimeCode* runtime_code = nullptr;  ///< kernels that are compiled for what they compute
   MatmulLibrary* matmuls = nullptr;  ///< cuBLASLt and its chosen algorithms
 };
 

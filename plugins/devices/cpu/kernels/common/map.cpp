@@ -1,0 +1,188 @@
+// map: the steps of an expression, each a loop over a block of elements that stays in the first cache.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "consist/expression.h"
+#include "plugins/devices/cpu/kernels/common/kernels.h"
+#include "plugins/devices/cpu/kernels/common/parallel.h"
+
+namespace consist::cpu {
+namespace {
+
+constexpr int block_elements = 256;
+using Block = std::array<float, block_elements>;
+
+/// Cephes' polynomial near 0, where 1 - 2 / (e^2x + 1) has few digits left (Moshier, tanhf.c).
+inline float tanh_fast(float x) {
+  const float square = x * x, magnitude = std::abs(x);
+  float p = -5.70498872745e-3F;
+  p = p * square + 2.06390887954e-2F;
+  p = p * square - 5.37397155531e-2F;
+  p = p * square + 1.33314422036e-1F;
+  p = p * square - 3.33332819422e-1F;
+  const float near = x + x * square * p, far = std::copysign(1.0F - 2.0F / (exp_fast(2.0F * magnitude) + 1.0F), x);
+  return magnitude < 0.625F ? near : far;
+}
+
+/// e^x as of a number that is not one where x is not.
+inline float exp_of(float x) {
+  return x == x ? exp_fast(x) : x;
+}
+
+template <typename F>
+void each(int count, float* to, F f) {
+#pragma omp simd
+  for (int i = 0; i < count; ++i) to[i] = f(i);
+}
+
+void compute(Function function, int count, float* to, const float* x, const float* y, const float* z) {
+  switch (function) {
+    case Function::add:
+      return each(count, to, [=](int i) { return x[i] + y[i]; });
+    case Function::subtract:
+      return each(count, to, [=](int i) { return x[i] - y[i]; });
+    case Function::multiply:
+      return each(count, to, [=](int i) { return x[i] * y[i]; });
+    case Function::divide:
+      return each(count, to, [=](int i) { return x[i] / y[i]; });
+    case Function::negate:
+      return each(count, to, [=](int i) { return -x[i]; });
+    case Function::exp:
+      return each(count, to, [=](int i) { return exp_of(x[i]); });
+    case Function::sqrt:
+      return each(count, to, [=](int i) { return std::sqrt(x[i]); });
+    case Function::rsqrt:
+      return each(count, to, [=](int i) { return 1.0F / std::sqrt(x[i]); });
+    case Function::tanh:
+      return each(count, to, [=](int i) { return tanh_fast(x[i]); });
+    case Function::sigmoid:
+      return each(count, to, [=](int i) { return 1.0F / (1.0F + exp_of(-x[i])); });
+    case Function::abs:
+      return each(count, to, [=](int i) { return std::abs(x[i]); });
+    case Function::max:
+      return each(count, to, [=](int i) { return x[i] > y[i] ? x[i] : y[i]; });
+    case Function::min:
+      return each(count, to, [=](int i) { return x[i] < y[i] ? x[i] : y[i]; });
+    case Function::greater:
+      return each(count, to, [=](int i) { return x[i] > y[i] ? 1.0F : 0.0F; });
+    case Function::select:
+      return each(count, to, [=](int i) { return x[i] > 0.0F ? y[i] : z[i]; });
+    default:  // log, erf and sign are the library's, one by one
+      for (int i = 0; i < count; ++i) to[i] = evaluate<float>(function, x[i], 0.0F, 0.0F);
+  }
+}
+
+/// An operand, or a result: its element (row, column) lies at row * row_stride + column * column_stride.
+struct Elements {
+  void* data;
+  bool narrow;  ///< bf16
+  std::int64_t row_stride, column_stride;
+
+  void load(std::int64_t row, std::int64_t column, int count, float* to) const {
+    const std::int64_t first = row * row_stride + column * column_stride;
+    if (narrow)
+      load_from(static_cast<const bf16*>(data) + first, count, to);
+    else
+      load_from(static_cast<const float*>(data) + first, count, to);
+  }
+  void store(std::int64_t row, std::int64_t column, int count, const float* from) const {
+    const std::int64_t first = row * row_stride + column;
+    if (narrow) {
+      bf16* to = static_cast<bf16*>(data) + first;
+      for (int i = 0; i < count; ++i) cpu::store(to[i], from[i]);
+    } else {
+      std::copy_n(from, count, static_cast<float*>(data) + first);
+    }
+  }
+
+ private:
+  template <typename T>
+  void load_from(const T* from, int count, float* to) const {
+    if (column_stride == 0)
+      std::fill_n(to, count, cpu::load(*from));
+    else
+      for (int i = 0; i < count; ++i) to[i] = cpu::load(from[i]);
+  }
+};
+
+class Map final : public Kernel {
+ public:
+  explicit Map(const Expressions& f) : plan_(f.steps()) {
+    for (int k = 0; k < f.inputs(); ++k) reads_.push_back(f.reads_of(k).at(0));
+  }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const Buffer& whole = out[0];
+    std::int64_t rows = whole.shape.rows(), columns = whole.shape.last();
+    std::array<Elements, Expressions::max_inputs> from{};
+    std::array<Elements, Expressions::max_inputs> to{};
+    bool dense = true;
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      from[k] = elements_of(in[k], reads_[k]);
+      dense =
+          dense && reads_[k] != Reads::channel && reads_[k] != Reads::row && (reads_[k] != Reads::same || in[k].row_stride == 0);
+    }
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      to[k] = elements_of(out[k], Reads::same);
+      dense = dense && out[k].row_stride == 0;
+    }
+    if (dense) columns *= std::exchange(rows, 1);
+    const std::int64_t blocks = (columns + block_elements - 1) / block_elements;
+    const ExpressionSteps* plan = &plan_;
+    const std::size_t results = out.size();
+    parallel_for(rows * blocks, [=](std::int64_t n) {
+      const std::int64_t row = n / blocks, first = n % blocks * block_elements;
+      run_block(*plan, from, to, results, row, first, static_cast<int>(std::min<std::int64_t>(block_elements, columns - first)));
+    });
+  }
+
+ private:
+  static Elements elements_of(const Buffer& buffer, Reads reads) {
+    Elements made{buffer.data, buffer.dtype == DType::bf16, buffer.leading_dimension(), 1};
+    if (reads == Reads::channel) made.row_stride = 0;
+    if (reads == Reads::row) made.column_stride = 0;
+    if (reads == Reads::element) made.row_stride = made.column_stride = 0;
+    return made;
+  }
+
+  static void run_block(const ExpressionSteps& plan, const std::array<Elements, Expressions::max_inputs>& from,
+                        const std::array<Elements, Expressions::max_inputs>& to, std::size_t results, std::int64_t row,
+                        std::int64_t first, int count) {
+    std::array<Block, Expressions::max_steps> slots;  // of which plan.slots are touched
+    for (const ExpressionStep& step : plan.steps) {
+      float* made = slots[static_cast<std::size_t>(step.to)].data();
+      const auto slot = [&](int k) {
+        return slots[static_cast<std::size_t>(std::max(0, step.node.arguments[static_cast<std::size_t>(k)]))].data();
+      };
+      if (step.node.function == Function::constant) {
+        std::fill_n(made, count, static_cast<float>(step.node.value));
+      } else if (step.node.function == Function::input) {
+        const Elements& input = from[static_cast<std::size_t>(step.node.input)];
+        if (step.node.reads == Reads::element)
+          std::fill_n(made, count,
+                      input.narrow ? cpu::load(static_cast<const bf16*>(input.data)[step.node.element])
+                                   : static_cast<const float*>(input.data)[step.node.element]);
+        else
+          input.load(row, first, count, made);
+      } else {
+        compute(step.node.function, count, made, slot(0), slot(1), slot(2));
+      }
+    }
+    for (std::size_t k = 0; k < results; ++k)
+      to[k].store(row, first, count, slots[static_cast<std::size_t>(plan.results[k])].data());
+  }
+
+  ExpressionSteps plan_;
+  std::vector<Reads> reads_;
+};
+
+Made make_map(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<Map>(Expressions::parse(r.attributes.string("f")));
+}
+
+}  // namespace
+
+CONSIST_KERNEL(map, make_map);
+
+}  // namespace consist::cpu

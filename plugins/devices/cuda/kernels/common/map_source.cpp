@@ -1,0 +1,173 @@
+#include "plugins/devices/cuda/kernels/common/map_source.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace consist::cuda {
+namespace {
+
+std::string text_of(int number) {
+  return std::to_string(number);
+}
+
+/// bf16 is the upper half of an f32; rounded to nearest, ties to even, NaN stays one. Compiled from nothing but itself: NVRTC has
+/// no headers to look for.
+constexpr const char* prelude = R"(
+struct Operands { const void* in[8]; void* out[8]; long long in_row[8]; long long out_row[8]; long long packs; long long columns; };
+typedef unsigned short bf16;
+template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack { T element[N]; };
+__device__ __forceinline__ float number(float x) { return x; }
+__device__ __forceinline__ float number(bf16 x) { return __uint_as_float((unsigned)x << 16); }
+__device__ __forceinline__ void round_to(float& to, float x) { to = x; }
+__device__ __forceinline__ void round_to(bf16& to, float x) {
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to) : "f"(x));
+#else
+  const unsigned bits = __float_as_uint(x);
+  to = x == x ? (bf16)((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16) : (bf16)0x7fff;
+#endif
+}
+template <int N, typename T> __device__ __forceinline__ Pack<T, N> load(const void* from, long long element) {
+  return *reinterpret_cast<const Pack<T, N>*>(static_cast<const T*>(from) + element);
+}
+template <int N, typename T> __device__ __forceinline__ void store(void* to, long long element, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(static_cast<T*>(to) + element) = pack;
+}
+// Quick ones where results are rounded to 8 bits: the quick exponential's relative error grows with |x|.
+__device__ __forceinline__ float exponential(float x) { return quick ? __expf(x) : expf(x); }
+__device__ __forceinline__ float quotient(float x, float y) { return quick ? __fdividef(x, y) : x / y; }
+__device__ __forceinline__ float sigmoid(float x) { return quotient(1.0f, 1.0f + exponential(-x)); }
+)";
+
+std::string number(double value) {
+  std::array<char, 40> digits{};
+  std::snprintf(digits.data(), digits.size(), "%.9g", value);
+  std::string text = digits.data();
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return "(" + text + "f)";
+}
+
+std::string type_name(DType type) {
+  return type == DType::bf16 ? "bf16" : "float";
+}
+
+std::string call(const ExpressionNode& node, const std::string& x, const std::string& y, const std::string& z) {
+  switch (node.function) {
+    case Function::add:
+      return x + " + " + y;
+    case Function::subtract:
+      return x + " - " + y;
+    case Function::multiply:
+      return x + " * " + y;
+    case Function::divide:
+      return "quotient(" + x + ", " + y + ")";
+    case Function::negate:
+      return "-" + x;
+    case Function::exp:
+      return "exponential(" + x + ")";
+    case Function::log:
+      return "logf(" + x + ")";
+    case Function::sqrt:
+      return "sqrtf(" + x + ")";
+    case Function::rsqrt:
+      return "rsqrtf(" + x + ")";
+    case Function::tanh:
+      return "tanhf(" + x + ")";
+    case Function::erf:
+      return "erff(" + x + ")";
+    case Function::sigmoid:
+      return "sigmoid(" + x + ")";
+    case Function::abs:
+      return "fabsf(" + x + ")";
+    case Function::sign:
+      return x + " > 0.0f ? 1.0f : " + x + " < 0.0f ? -1.0f : 0.0f";
+    case Function::max:
+      return x + " > " + y + " ? " + x + " : " + y;
+    case Function::min:
+      return x + " < " + y + " ? " + x + " : " + y;
+    case Function::greater:
+      return x + " > " + y + " ? 1.0f : 0.0f";
+    case Function::select:
+      return x + " > 0.0f ? " + y + " : " + z;
+    default:
+      return x;  // inputs and constants, which element_body() writes
+  }
+}
+
+/// Statements that compute one element of each result from the packs in[u], as variables v0, v1, ...
+std::string element_body(const Expressions& f, const MapForm& form) {
+  const ExpressionSteps plan = f.steps();
+  std::vector<std::string> slot(static_cast<std::size_t>(plan.slots));
+  std::string text;
+  int made = 0;
+  for (const ExpressionStep& step : plan.steps) {
+    const ExpressionNode& node = step.node;
+    std::array<std::string, 3> x;
+    for (std::size_t k = 0; k < 3; ++k) {
+      if (node.arguments[k] >= 0) x[k] = slot[static_cast<std::size_t>(node.arguments[k])];
+    }
+    std::string value;
+    const std::string k = text_of(node.input);
+    if (node.function == Function::constant)
+      value = number(node.value);
+    else if (node.function != Function::input)
+      value = call(node, x[0], x[1], x[2]);
+    else if (node.reads == Reads::element)
+      value = "number(static_cast<const " + type_name(form.inputs[static_cast<std::size_t>(node.input)]) + "*>(o.in[" + k +
+              "])[" + text_of(node.element) + "])";
+    else if (node.reads == Reads::row)
+      value = "number(r" + k + "[u])";
+    else
+      value = "number(x" + k + "[u].element[i])";
+    const std::string name = "v" + text_of(made++);
+    text += "      const float " + name + " = " + value + ";\n";
+    slot[static_cast<std::size_t>(step.to)] = name;
+  }
+  for (std::size_t k = 0; k < plan.results.size(); ++k) {
+    text += "      round_to(y" + text_of(static_cast<int>(k)) + ".element[i], " +
+            slot[static_cast<std::size_t>(plan.results[k])] + ");\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string map_source(const Expressions& f, const MapForm& form) {
+  const bool quick = std::all_of(form.outputs.begin(), form.outputs.end(), [](DType type) { return type == DType::bf16; });
+  std::string declared, loaded, stored;
+  for (std::size_t k = 0; k < form.inputs.size(); ++k) {
+    const std::string n = text_of(static_cast<int>(k)), type = type_name(form.inputs[k]);
+    const Reads reads = f.reads_of(static_cast<int>(k))[0];
+    if (reads == Reads::element) continue;
+    if (reads == Reads::row) {
+      declared += "  " + type + " r" + n + "[unroll];\n";
+      loaded += "      r" + n + "[u] = static_cast<const " + type + "*>(o.in[" + n + "])[row];\n";
+      continue;
+    }
+    declared += "  Pack<" + type + ", N> x" + n + "[unroll];\n";
+    const std::string row = reads == Reads::channel ? "" : "row * o.in_row[" + n + "] + ";
+    loaded += "      x" + n + "[u] = load<N, " + type + ">(o.in[" + n + "], " + row + "column);\n";
+  }
+  std::string packs;
+  for (std::size_t k = 0; k < form.outputs.size(); ++k) {
+    const std::string n = text_of(static_cast<int>(k)), type = type_name(form.outputs[k]);
+    packs += "    Pack<" + type + ", N> y" + n + ";\n";
+    stored += "    store<N, " + type + ">(o.out[" + n + "], row * o.out_row[" + n + "] + column, y" + n + ");\n";
+  }
+  const std::string place =
+      form.rows ? "    const long long row = pack / (Count)o.columns, column = pack % (Count)o.columns * (long long)N;\n"
+                : "    const long long row = 0, column = pack * (long long)N;\n";
+  const std::string pack = "    const Count pack = first + u * " + text_of(map_threads) + ";\n";
+  return "constexpr bool quick = " + std::string(quick ? "true" : "false") + ";\nconstexpr int N = " + text_of(form.pack) +
+         ", unroll = " + text_of(map_unroll) + ";\ntypedef " + (form.large ? "unsigned long long" : "unsigned") + " Count;" +
+         prelude + "extern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " + map_kernel_name +
+         "(const Operands o) {\n  const Count first = (Count)blockIdx.x * " + text_of(map_threads * map_unroll) +
+         " + threadIdx.x;\n" + declared + "#pragma unroll\n  for (int u = 0; u < unroll; ++u) {\n" + pack +
+         "    if (pack < (Count)o.packs) {\n" + place + loaded +
+         "    }\n  }\n#pragma unroll\n  for (int u = 0; u < unroll; ++u) {\n" + pack +
+         "    if (pack >= (Count)o.packs) continue;\n" + place + packs + "#pragma unroll\n    for (int i = 0; i < N; ++i) {\n" +
+         element_body(f, form) + "    }\n" + stored + "  }\n}\n";
+}
+
+}  // namespace consist::cuda

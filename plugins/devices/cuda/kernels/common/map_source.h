@@ -1,0 +1,35 @@
+// CUDA C++ of an expression: the source of a kernel that map compiles.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "consist/dtype.h"
+#include "consist/expression.h"
+
+namespace consist::cuda {
+
+/// The arguments of the kernel, in the order in which the source declares them.
+struct MapOperands {
+  const void* in[Expressions::max_inputs];
+  void* out[Expressions::max_inputs];
+  long long in_row[Expressions::max_inputs];  ///< elements from row to row; of what is read by rows: 1
+  long long out_row[Expressions::max_inputs];
+  long long packs;    ///< of all rows
+  long long columns;  ///< packs of a row
+};
+
+struct MapForm {
+  std::vector<DType> inputs, outputs;
+  bool rows = false;   ///< an operand has rows that do not lie side by side, or is read by channels or rows
+  int pack = 1;        ///< elements that a thread moves at once
+  bool large = false;  ///< more packs than 31 bits count
+};
+
+inline constexpr const char* map_kernel_name = "map_elements";
+inline constexpr int map_threads = 256, map_unroll = 2;
+
+std::string map_source(const Expressions& f, const MapForm& form);
+
+}  // namespace consist::cuda
