@@ -168,7 +168,7 @@ class ExpressionParser {
     at_ = before;
     fail("a function, which '" + name + "' of " + std::to_string(arguments.size()) + " is not");
   }
-  /// What stands for a longer expression.
+  /// Names that stand for longer expressions; nothing for others.
   std::optional<int> known_by_name(const std::string& name, int x) {
     const auto times = [&](int left, int right) { return graph_.apply(Function::multiply, {left, right, -1}); };
     const auto plus = [&](int left, int right) { return graph_.apply(Function::add, {left, right, -1}); };

@@ -65,6 +65,7 @@ struct ModelCases {
   void add_rope();
   void add_attention();
   void add_products();
+  void add_expressions();
   void add_optimizer();
 };
 
@@ -158,6 +159,19 @@ void ModelCases::add_products() {
        m.vocabulary});
 }
 
+/// Adds expressions beside the kernels that compute the same.
+void ModelCases::add_expressions() {
+  const auto map = [&](const char* name, const char* f, std::vector<std::optional<TensorType>> inputs) {
+    add({name, "map", std::move(inputs), {{"f", std::string(f)}}});
+  };
+  map("map, as swiglu", "a*sigmoid(a)*b", {rows(m.hidden), rows(m.hidden)});
+  map("map, as swiglu_grad", "t0=sigmoid(a);c*b*t0*(1+a*(1-t0));c*a*t0", {rows(m.hidden), rows(m.hidden), rows(m.hidden)});
+  map("map, as a residual's add", "a+b", {rows(c), rows(c)});
+  map("map, as the scale of rms_norm", "a*b[r]*c[c]",
+      {rows(c), TensorType{DType::f32, {s.batch, s.sequence, 1}}, TensorType{t, {c}}});
+  map("map, gelu_tanh", "gelu_tanh(a)*b", {rows(m.hidden), rows(m.hidden)});
+}
+
 /// Adds updates of the parameters of four layers in one instruction.
 void ModelCases::add_optimizer() {
   Types squares, states{TensorType{DType::f32, {4}}, TensorType{DType::f32, {}}};
@@ -197,6 +211,7 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
   all.add_rope();
   all.add_attention();
   all.add_products();
+  all.add_expressions();
   all.add_optimizer();
   return std::move(all.cases);
 }

@@ -10,7 +10,8 @@ namespace {
 
 class Map final : public Kernel {
  public:
-  Map(const Expressions& f, const KernelRequest& r, RuntimeCode& code) {
+  Map(const Expressions& f, const KernelRequest& r, const KernelSettings& s) {
+    form_.rounds_bf16 = s.compute_capability >= 80;
     for (int k = 0; k < f.inputs(); ++k) reads_.push_back(f.reads_of(k).at(0));
     int widest = 8;
     for (std::size_t k = 0; k < r.inputs.size(); ++k) {
@@ -32,9 +33,9 @@ class Map final : public Kernel {
       for (std::size_t k = 0; k < count; ++k) pack_ = of[k].row_stride % widest == 0 ? pack_ : 1;
     }
     form_.pack = pack_;
-    packed_ = code.kernel(map_source(f, form_), map_kernel_name);
+    packed_ = s.runtime_code->kernel(map_source(f, form_), map_kernel_name);
     form_.pack = 1;
-    single_ = pack_ == 1 ? packed_ : code.kernel(map_source(f, form_), map_kernel_name);
+    single_ = pack_ == 1 ? packed_ : s.runtime_code->kernel(map_source(f, form_), map_kernel_name);
   }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
@@ -71,7 +72,7 @@ class Map final : public Kernel {
 };
 
 Made make_map(const KernelRequest& r, const KernelSettings& s) {
-  return std::make_unique<Map>(Expressions::parse(r.attributes.string("f")), r, *s.runtime_code);
+  return std::make_unique<Map>(Expressions::parse(r.attributes.string("f")), r, s);
 }
 
 }  // namespace

@@ -21,12 +21,7 @@ __device__ __forceinline__ float number(float x) { return x; }
 __device__ __forceinline__ float number(bf16 x) { return __uint_as_float((unsigned)x << 16); }
 __device__ __forceinline__ void round_to(float& to, float x) { to = x; }
 __device__ __forceinline__ void round_to(bf16& to, float x) {
-#if __CUDA_ARCH__ >= 800
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to) : "f"(x));
-#else
-  const unsigned bits = __float_as_uint(x);
-  to = x == x ? (bf16)((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16) : (bf16)0x7fff;
-#endif
+  ROUND
 }
 template <int N, typename T> __device__ __forceinline__ Pack<T, N> load(const void* from, long long element) {
   return *reinterpret_cast<const Pack<T, N>*>(static_cast<const T*>(from) + element);
@@ -159,9 +154,14 @@ std::string map_source(const Expressions& f, const MapForm& form) {
       form.rows ? "    const long long row = pack / (Count)o.columns, column = pack % (Count)o.columns * (long long)N;\n"
                 : "    const long long row = 0, column = pack * (long long)N;\n";
   const std::string pack = "    const Count pack = first + u * " + text_of(map_threads) + ";\n";
-  return "constexpr bool quick = " + std::string(quick ? "true" : "false") + ";\nconstexpr int N = " + text_of(form.pack) +
-         ", unroll = " + text_of(map_unroll) + ";\ntypedef " + (form.large ? "unsigned long long" : "unsigned") + " Count;" +
-         prelude + "extern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " + map_kernel_name +
+  const char* const rounding = form.rounds_bf16
+                                   ? "#define ROUND asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(to) : \"f\"(x));\n"
+                                   : "#define ROUND const unsigned bits = __float_as_uint(x); "
+                                     "to = x == x ? (bf16)((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16) : (bf16)0x7fff;\n";
+  return rounding + std::string("constexpr bool quick = ") + (quick ? "true" : "false") +
+         ";\nconstexpr int N = " + text_of(form.pack) + ", unroll = " + text_of(map_unroll) + ";\ntypedef " +
+         (form.large ? "unsigned long long" : "unsigned") + " Count;" + prelude +
+         "extern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " + map_kernel_name +
          "(const Operands o) {\n  const Count first = (Count)blockIdx.x * " + text_of(map_threads * map_unroll) +
          " + threadIdx.x;\n" + declared + "#pragma unroll\n  for (int u = 0; u < unroll; ++u) {\n" + pack +
          "    if (pack < (Count)o.packs) {\n" + place + loaded +

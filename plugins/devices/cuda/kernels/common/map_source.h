@@ -24,6 +24,7 @@ struct MapForm {
   std::vector<DType> inputs, outputs;
   bool rows = false;   ///< an operand has rows that do not lie side by side, or is read by channels or rows
   int pack = 1;        ///< elements that a thread moves at once
+  bool rounds_bf16 = true;  ///< the GPU has an instruction that rounds to bf16 (compute capability 8.0)
   bool large = false;  ///< more packs than 31 bits count
 };
 
