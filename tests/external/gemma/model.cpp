@@ -1,11 +1,10 @@
 // Gemma 3 (Gemma Team, 2025), its text model, as a plugin of its own: norms in front of and behind attention and MLP, windows in
-// most layers, two bases of the rotary embedding. Of its ops one is its own, geglu (geglu.cpp); attention has windows
-// and scale as attributes.
+// most layers, two bases of the rotary embedding. No op and no kernel of its own: factors of norms and GeGLU are
+// expressions.
 #include "consist/model.h"
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "config.h"
 #include "consist/error.h"
@@ -55,16 +54,7 @@ class Decoder {
   /// The factors of a norm: files hold them less 1.
   TensorId factors(const std::string& name, std::int64_t channels) {
     const TensorId weight = b_.parameter(name + ".weight", {channels}, 0, 0, false);
-    // The sum takes the place of its first summand, so that it needs a copy.
-    const TensorId copy = layers::scaled(b_, weight, 1, name + ".copy");
-    return b_.emit_one("add", {copy, ones(channels)}, {}, name + ".factors");
-  }
-  TensorId ones(std::int64_t channels) {
-    TensorId& made = ones_.try_emplace(channels, no_tensor).first->second;
-    if (made == no_tensor)
-      made =
-          b_.constant("ones." + std::to_string(channels), {channels}, [](std::span<float> out) { std::ranges::fill(out, 1.0F); });
-    return made;
+    return layers::map(b_, "1 + a", {weight}, name + ".factors");
   }
   /// Norm of the residual stream, to which x is added first.
   TensorId norm(TensorId x, const std::string& name) {
@@ -96,15 +86,14 @@ class Decoder {
   TensorId mlp(TensorId x, const std::string& prefix) {
     const TensorId gate = linear(x, prefix + "gate_proj", c_.intermediate_size, c_.hidden_size),
                    up = linear(x, prefix + "up_proj", c_.intermediate_size, c_.hidden_size);
-    const TensorId activated = b_.emit_one("geglu", {gate, up}, {}, prefix + "act");
+    const TensorId activated = layers::map(b_, "gelu_tanh(a) * b", {gate, up}, prefix + "act");
     return linear(activated, prefix + "down_proj", c_.hidden_size, c_.intermediate_size);
   }
 
   Builder& b_;
   const Config& c_;
   TensorId local_ = no_tensor, global_ = no_tensor, documents_ = no_tensor;
-  std::map<std::int64_t, TensorId> ones_;  // by length
-  TensorId residual_ = no_tensor;          // the stream, to which the next norm adds
+  TensorId residual_ = no_tensor;  // the stream, to which the next norm adds
 };
 
 class Gemma3 final : public Architecture {
