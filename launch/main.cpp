@@ -12,6 +12,7 @@
 #include "consist/text.h"
 #include "core/base/did_you_mean.h"
 #include "core/plugin/plugin_faults.h"
+#include "core/plugin/signal_guard.h"
 #include "launch/cli/build_facts.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"
@@ -109,6 +110,7 @@ int main(int argc, char** argv) {
   consist::launch::open_standard_descriptors();
   consist::launch::raise_descriptor_limit();
   consist::report_plugin_faults();
+  consist::keep_backtraces_off();
   const int status = status_of(argc, argv);
   consist::command_finished();
   return status;

@@ -5,6 +5,7 @@
 #include "core/plugin/guarded.h"
 #include "core/plugin/guarded_part.h"
 #include "core/plugin/kernel_sets.h"
+#include "core/plugin/signal_guard.h"
 
 namespace consist {
 namespace {
@@ -21,7 +22,10 @@ class GuardedExecutable final : public Guarded<Executable> {
 class GuardedDevice final : public Guarded<Device> {
  public:
   using Guarded::Guarded;
-  void open(int local_rank, int local_ranks) override { call<&Part::open>("open", local_rank, local_ranks); }
+  void open(int local_rank, int local_ranks) override {
+    const SignalGuard signals(plugin_);
+    call<&Part::open>("open", local_rank, local_ranks);
+  }
   DeviceInfo info() const override { return call<&Part::info>("info"); }
   void* allocate(MemorySpace space, std::int64_t bytes) override {
     void* memory = call<&Part::allocate>("allocate", space, bytes);
@@ -133,6 +137,7 @@ class GuardedTransport final : public Guarded<Transport> {
     return call<&Part::preference>("preference", device_kind, several_hosts);
   }
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
+    const SignalGuard signals(plugin_);
     auto made = not_null(call_waiting<&Part::connect>("connect", job, group), "connect");
     if (made->rank() != group.index || made->size() != static_cast<int>(group.ranks.size())) {
       refuse("made a communicator of member " + std::to_string(made->rank()) + " of " + std::to_string(made->size()) +

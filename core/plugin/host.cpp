@@ -13,6 +13,7 @@
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin_faults.h"
 #include "core/plugin/probe.h"
+#include "core/plugin/signal_guard.h"
 
 namespace consist {
 
@@ -233,6 +234,7 @@ PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
   loaded->identity = identity;
   {
     const FloatModeGuard mode(*identity);
+    const SignalGuard signals(*identity);
     loaded->library = in_plugin(*identity, "loading", PluginCall::Limit::plugin_timeout, [&] { return open_library(file.path); });
   }
   auto symbol = [&](const char* name) {
@@ -281,6 +283,7 @@ PluginHost::Made PluginHost::make_object(std::string_view kind, std::string_view
     throw UsageError(message + (loaded.options.empty() ? " none" : ""));
   }
   const FloatModeGuard mode(*loaded.identity);
+  const SignalGuard signals(*loaded.identity);
   void* object =
       in_plugin(*loaded.identity, "the constructor", PluginCall::Limit::plugin_timeout, [&] { return loaded.create(options); });
   return {object, loaded.destroy, loaded.identity};

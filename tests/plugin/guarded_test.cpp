@@ -12,6 +12,7 @@
 #include "consist/error.h"
 #include "core/plugin/host.h"
 #include "core/plugin/plugin_faults.h"
+#include "core/plugin/signal_guard.h"
 #include "tests/job/in_process.h"
 #include "tests/plugin/test_plugins.h"
 
@@ -114,6 +115,32 @@ TEST(GuardedParts, ADatasetMustHaveSequencesOfTokensOfTheVocabulary) {
     EXPECT_THAT(message_of<DataError>([&] { dataset->read_train(7, tokens); }),
                 AllOf(HasSubstr("'a-test'"), HasSubstr("token " + std::to_string(token) + " in sequence 7")));
   }
+}
+
+TEST(GuardedParts, HandlersOfSignalsStayWhenAPluginReplacesThem) {
+  const auto handler = [] {
+    struct sigaction found {};
+    sigaction(SIGTERM, nullptr, &found);
+    return found.sa_handler;
+  };
+  const auto own = [](int) {};
+  const auto before = signal(SIGTERM, own);
+  {
+    const Environment fault("CONSIST_TEST_FAULT", "load signals");
+    PluginHost host({test::plugin_folder("faulty_data")});
+    ::testing::internal::CaptureStderr();
+    host.option_table("dataset", "faulty");  // loads it
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                AllOf(HasSubstr("dataset 'faulty'"), HasSubstr("took over the handling of SIGTERM;")));
+  }
+  EXPECT_EQ(handler(), +own);
+  {
+    const SignalGuard guard(a_test);
+    signal(SIGTERM, SIG_IGN);
+    EXPECT_EQ(handler(), SIG_IGN) << "the signal is set as the test thinks";
+  }
+  EXPECT_EQ(handler(), +own);
+  signal(SIGTERM, before);
 }
 
 #if defined(__x86_64__)

@@ -31,6 +31,7 @@ void reach(const std::string& place) {
   if (deed == "divide") ::raise(SIGFPE);
   if (deed == "throw") throw std::out_of_range("a test");
   if (deed == "throw 42") throw 42;
+  if (deed == "signals") signal(SIGTERM, [](int) { std::exit(1); });  // as libinfinipath does
   while (deed == "hang") ::pause();
 #if defined(__x86_64__)
   if (deed == "flush") __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);  // as -Ofast's start-up code does
