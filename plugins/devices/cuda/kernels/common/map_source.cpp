@@ -143,7 +143,7 @@ std::string map_source(const Expressions& f, const MapForm& form) {
     if (reads == Reads::element) continue;
     if (reads == Reads::row) {
       declared += "  " + type + " r" + n + "[unroll];\n";
-      loaded += "      r" + n + "[u] = static_cast<const " + type + "*>(o.in[" + n + "])[row];\n";
+      loaded += "      r" + n + "[u] = static_cast<const " + type + "*>(o.in[" + n + "])[row * o.in_row[" + n + "]];\n";
       continue;
     }
     declared += "  Pack<" + type + ", N> x" + n + "[unroll];\n";

@@ -14,7 +14,7 @@ namespace consist::cuda {
 struct MapOperands {
   const void* in[Expressions::max_inputs];
   void* out[Expressions::max_inputs];
-  long long in_row[Expressions::max_inputs];  ///< elements from row to row; of what is read by rows: 1
+  long long in_row[Expressions::max_inputs];  ///< elements from row to row
   long long out_row[Expressions::max_inputs];
   long long packs;    ///< of all rows
   long long columns;  ///< packs of a row
