@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "consist/map_update.h"
 #include "core/interpreter/work.h"
 
 namespace consist::interpreter {
@@ -176,12 +177,45 @@ void muon(Work& w) {
   if (w.has(3)) w.out(1, weight);
 }
 
+/// map_update_N, by its two loops.
+void map_update(Work& w) {
+  const int states = w.op().states_per_update();
+  const std::size_t each = 3 + static_cast<std::size_t>(states);
+  for (std::size_t p = 2, made = 0; p < w.inputs(); p += each, made += each - 1) {
+    const bool has_master = w.has(p + 2);
+    const UpdateLoops loops = update_loops(w.attributes().string("f"), states, has_master);
+    reference::Values in{w.in(has_master ? p + 2 : p), w.in(p + 1), w.in(0), w.in(1)};
+    for (std::size_t s = 3; s < each; ++s) in.push_back(w.in(p + s));
+    const reference::Values elements = reference::map(in, loops.elements, in[0]->shape),
+                            scalars = reference::map(in, loops.scalars, {});
+    std::size_t next_element = 0, next_scalar = 0;
+    w.out(made, *elements[next_element++]);
+    if (has_master) w.out(made + 1, *elements[next_element++]);
+    for (std::size_t s = 0; s < loops.is_scalar.size(); ++s)
+      w.out(made + 2 + s, loops.is_scalar[s] ? *scalars[next_scalar++] : *elements[next_element++]);
+  }
+}
+
 }  // namespace
 
 const std::vector<std::pair<std::string_view, Formula>>& optimizer_formulas() {
-  static const std::vector<std::pair<std::string_view, Formula>> table{
-      {"sum_of_squares", sum_of_squares}, {"clip_coefficient", clip_coefficient}, {"hold_update", hold_update}, {"adamw", adamw}, {"sgd", sgd}, {"lion", lion},
-      {"muon_momentum", muon_momentum},   {"orthogonalize", orthogonalize},       {"muon", muon}};
+  static const std::vector<std::pair<std::string_view, Formula>> table{{"sum_of_squares", sum_of_squares},
+                                                                       {"clip_coefficient", clip_coefficient},
+                                                                       {"hold_update", hold_update},
+                                                                       {"adamw", adamw},
+                                                                       {"sgd", sgd},
+                                                                       {"lion", lion},
+                                                                       {"muon_momentum", muon_momentum},
+                                                                       {"orthogonalize", orthogonalize},
+                                                                       {"muon", muon},
+                                                                       {"map_update_1", map_update},
+                                                                       {"map_update_2", map_update},
+                                                                       {"map_update_3", map_update},
+                                                                       {"map_update_4", map_update},
+                                                                       {"map_update_5", map_update},
+                                                                       {"map_update_6", map_update},
+                                                                       {"map_update_7", map_update},
+                                                                       {"map_update_8", map_update}};
   return table;
 }
 

@@ -16,6 +16,7 @@ class Work {
   Work(Arena& arena, InstructionId id)
       : arena_(arena), program_(arena.planned().program), i_(program_.instructions[static_cast<std::size_t>(id)]) {}
 
+  const Op& op() const { return *i_.op; }
   const Attributes& attributes() const { return i_.attributes; }
   std::size_t inputs() const { return i_.inputs.size(); }
   std::size_t outputs() const { return i_.outputs.size(); }

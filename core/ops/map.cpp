@@ -161,7 +161,8 @@ class Map final : public NamedOp {
       const TensorId dy = output == no_tensor ? no_tensor : d.gradient(output);
       seeds.push_back(-1);
       if (dy == no_tensor) continue;
-      if (operands.size() == Expressions::max_inputs) fail("its gradient has more than 8 inputs: divide the expression into two");
+      if (operands.size() == Expressions::max_inputs)
+        fail("its gradient has more than 12 inputs: divide the expression into two");
       seeds.back() = f.input(static_cast<int>(operands.size()));
       operands.push_back(dy);
     }

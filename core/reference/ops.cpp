@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 
-#include "consist/expression.h"
 #include "consist/token_order.h"
 
 namespace consist::reference {
@@ -152,13 +151,24 @@ Values map(const Values& in, const std::string& f) {
   const auto whole = std::find_if(nodes.begin(), nodes.end(), [](const ExpressionNode& node) {
     return node.function == Function::input && node.reads == Reads::same;
   });
-  const Shape shape = in[static_cast<std::size_t>(whole->input)]->shape;
+  return map(in, expressions, in[static_cast<std::size_t>(whole->input)]->shape);
+}
+
+Values map(const Values& in, const Expressions& expressions, const Shape& shape) {
+  const std::vector<ExpressionNode>& nodes = expressions.nodes();
+  std::vector<bool> live(nodes.size(), false);
+  for (const int result : expressions.results()) live[static_cast<std::size_t>(result)] = true;
+  for (std::size_t n = nodes.size(); n-- > 0;) {
+    for (int k = 0; live[n] && k < arguments_of(nodes[n].function); ++k)
+      live[static_cast<std::size_t>(nodes[n].arguments[static_cast<std::size_t>(k)])] = true;
+  }
   const std::int64_t columns = shape.last();
   Values made(expressions.results().size(), zeros(DType::f32, shape));
   std::vector<double> value(nodes.size());
   for (std::int64_t i = 0; i < shape.elements(); ++i) {
     for (std::size_t n = 0; n < nodes.size(); ++n) {
       const ExpressionNode& node = nodes[n];
+      if (!live[n]) continue;
       if (node.function == Function::constant) {
         value[n] = node.value;
       } else if (node.function == Function::input) {

@@ -8,6 +8,7 @@
 
 #include "consist/attention_scores.h"
 #include "consist/bfloat16.h"
+#include "consist/expression.h"
 #include "consist/op.h"
 
 namespace consist::reference {
@@ -75,6 +76,8 @@ Values merged_attention(const Values& a, const Values& b);
 
 /// The results of expressions (consist/expression.h).
 Values map(const Values& in, const std::string& f);
+/// The same, for results of that shape.
+Values map(const Values& in, const Expressions& f, const Shape& shape);
 
 Values swiglu(const Values& in);
 

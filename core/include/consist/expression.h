@@ -85,7 +85,7 @@ struct ExpressionSteps {
 /// Expressions over the same inputs. Equal values are one node. ERRORS: ProgramError. THREADS: const members from any.
 class CONSIST_API Expressions {
  public:
-  static constexpr int max_inputs = 8;
+  static constexpr int max_inputs = 12;
   static constexpr int max_steps = 96;  ///< of steps()
 
   /// ERRORS: what was expected, and at which character.

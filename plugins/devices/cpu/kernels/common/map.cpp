@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "consist/expression.h"
+#include "plugins/devices/common/map_update.h"
 #include "plugins/devices/cpu/kernels/common/kernels.h"
 #include "plugins/devices/cpu/kernels/common/parallel.h"
 
@@ -109,7 +110,10 @@ struct Elements {
 class Map final : public Kernel {
  public:
   explicit Map(const Expressions& f) : plan_(f.steps()) {
-    for (int k = 0; k < f.inputs(); ++k) reads_.push_back(f.reads_of(k).at(0));
+    for (int k = 0; k < f.inputs(); ++k) {
+      const std::vector<Reads> reads = f.reads_of(k);
+      reads_.push_back(reads.empty() ? Reads::element : reads[0]);  // an update has inputs that one of its loops does not read
+    }
   }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
@@ -181,8 +185,21 @@ Made make_map(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<Map>(Expressions::parse(r.attributes.string("f")));
 }
 
+Made make_map_update(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<kernels::MapUpdate>(
+      r, [](const Expressions& f, const KernelRequest&) { return std::make_unique<Map>(f); });
+}
+
 }  // namespace
 
 CONSIST_KERNEL(map, make_map);
+CONSIST_KERNEL(map_update_1, make_map_update);
+CONSIST_KERNEL(map_update_2, make_map_update);
+CONSIST_KERNEL(map_update_3, make_map_update);
+CONSIST_KERNEL(map_update_4, make_map_update);
+CONSIST_KERNEL(map_update_5, make_map_update);
+CONSIST_KERNEL(map_update_6, make_map_update);
+CONSIST_KERNEL(map_update_7, make_map_update);
+CONSIST_KERNEL(map_update_8, make_map_update);
 
 }  // namespace consist::cpu

@@ -1,6 +1,7 @@
 // map: a kernel that is compiled for its expression, dtypes and form.
 #include <algorithm>
 
+#include "plugins/devices/common/map_update.h"
 #include "plugins/devices/cuda/kernels/common/launch.h"
 #include "plugins/devices/cuda/kernels/common/map_source.h"
 #include "plugins/devices/cuda/runtime_code.h"
@@ -12,7 +13,10 @@ class Map final : public Kernel {
  public:
   Map(const Expressions& f, const KernelRequest& r, const KernelSettings& s) {
     form_.rounds_bf16 = s.compute_capability >= 80;
-    for (int k = 0; k < f.inputs(); ++k) reads_.push_back(f.reads_of(k).at(0));
+    for (int k = 0; k < f.inputs(); ++k) {
+      const std::vector<Reads> reads = f.reads_of(k);
+      reads_.push_back(reads.empty() ? Reads::element : reads[0]);  // an update has inputs that one of its loops does not read
+    }
     int widest = 8;
     for (std::size_t k = 0; k < r.inputs.size(); ++k) {
       form_.inputs.push_back(r.inputs[k].dtype);
@@ -75,8 +79,24 @@ Made make_map(const KernelRequest& r, const KernelSettings& s) {
   return std::make_unique<Map>(Expressions::parse(r.attributes.string("f")), r, s);
 }
 
+Made make_map_update(const KernelRequest& r, const KernelSettings& s) {
+  // Those in the host's memory are for kernels of the processor, which this device has for some updates only.
+  if (std::any_of(r.inputs.begin(), r.inputs.end(), [](const Buffer& b) { return b.space != MemorySpace::device; }))
+    return nullptr;
+  return std::make_unique<kernels::MapUpdate>(
+      r, [&](const Expressions& f, const KernelRequest& request) { return std::make_unique<Map>(f, request, s); });
+}
+
 }  // namespace
 
 CONSIST_KERNEL(map, make_map);
+CONSIST_KERNEL(map_update_1, make_map_update);
+CONSIST_KERNEL(map_update_2, make_map_update);
+CONSIST_KERNEL(map_update_3, make_map_update);
+CONSIST_KERNEL(map_update_4, make_map_update);
+CONSIST_KERNEL(map_update_5, make_map_update);
+CONSIST_KERNEL(map_update_6, make_map_update);
+CONSIST_KERNEL(map_update_7, make_map_update);
+CONSIST_KERNEL(map_update_8, make_map_update);
 
 }  // namespace consist::cuda

@@ -14,7 +14,7 @@ std::string text_of(int number) {
 /// bf16 is the upper half of an f32; rounded to nearest, ties to even, NaN stays one. Compiled from nothing but itself: NVRTC has
 /// no headers to look for.
 constexpr const char* prelude = R"(
-struct Operands { const void* in[8]; void* out[8]; long long in_row[8]; long long out_row[8]; long long packs; long long columns; };
+struct Operands { const void* in[12]; void* out[12]; long long in_row[12]; long long out_row[12]; long long packs; long long columns; };
 typedef unsigned short bf16;
 template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack { T element[N]; };
 __device__ __forceinline__ float number(float x) { return x; }
@@ -139,8 +139,9 @@ std::string map_source(const Expressions& f, const MapForm& form) {
   std::string declared, loaded, stored;
   for (std::size_t k = 0; k < form.inputs.size(); ++k) {
     const std::string n = text_of(static_cast<int>(k)), type = type_name(form.inputs[k]);
-    const Reads reads = f.reads_of(static_cast<int>(k))[0];
-    if (reads == Reads::element) continue;
+    const std::vector<Reads> found = f.reads_of(static_cast<int>(k));
+    if (found.empty() || found[0] == Reads::element) continue;
+    const Reads reads = found[0];
     if (reads == Reads::row) {
       declared += "  " + type + " r" + n + "[unroll];\n";
       loaded += "      r" + n + "[u] = static_cast<const " + type + "*>(o.in[" + n + "])[row * o.in_row[" + n + "]];\n";

@@ -28,6 +28,8 @@ struct MapForm {
   bool large = false;  ///< more packs than 31 bits count
 };
 
+static_assert(Expressions::max_inputs == 12, "the source states the arrays of Operands in numbers");
+
 inline constexpr const char* map_kernel_name = "map_elements";
 inline constexpr int map_threads = 256, map_unroll = 2;
 
