@@ -1,0 +1,98 @@
+// The rules of map and map_update_N: types, and where the parts of tensors lie.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "consist/error.h"
+#include "consist/map_update.h"
+#include "consist/op.h"
+
+namespace consist {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const TensorType whole{DType::f32, {2, 6, 8}}, channel{DType::f32, {8}}, row{DType::f32, {2, 6, 1}}, numbers{DType::f32, {3}};
+constexpr Placement replicate = Placement::replicate(), partial = Placement::partial(), flat = Placement::flat();
+
+Attributes expression(const char* f) {
+  return {{"f", std::string(f)}};
+}
+
+AxisSharding placed(const char* op, const char* f, const Types& types, std::vector<Placement> inputs) {
+  AxisSharding axis{.inputs = std::move(inputs), .outputs = {}};
+  registry().get(op).shard(axis, types, expression(f));
+  return axis;
+}
+
+std::string refusal(const char* op, const char* f, const Types& types) {
+  try {
+    registry().get(op).infer(types, expression(f));
+  } catch (const ProgramError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Map, SummandsStaySummandsWhereResultsAreProportionalToThem) {
+  for (const char* f : {"2*a", "-a/4", "a*b", "select(b,a,-a)"}) {
+    const bool two = std::string(f).find('b') != std::string::npos;
+    const Types types(two ? 2 : 1, whole);
+    std::vector<Placement> inputs{partial};
+    if (two) inputs.push_back(replicate);
+    EXPECT_THAT(placed("map", f, types, inputs).inputs[0], partial) << f;
+    EXPECT_THAT(placed("map", f, types, inputs).outputs, ElementsAre(partial)) << f;
+  }
+  for (const char* f : {"a+1", "a*a", "tanh(a)", "max(a,0)", "2*a;a+1"}) {
+    const AxisSharding axis = placed("map", f, {whole}, {partial});
+    EXPECT_THAT(axis.inputs, ElementsAre(replicate)) << f << ": the sum must be there first";
+    EXPECT_EQ(axis.outputs[0], replicate) << f;
+  }
+  EXPECT_THAT(placed("map", "a*b", {whole, whole}, {partial, partial}).inputs, ElementsAre(replicate, replicate));
+  EXPECT_THAT(placed("map", "a*b", {whole, whole}, {partial, Placement::shard(1)}).inputs,
+              ElementsAre(Placement::shard(1), Placement::shard(1)));
+}
+
+TEST(Map, InputsFollowTheDimensionThatIsSharded) {
+  const Types types{whole, channel, row, numbers};
+  const char* const f = "a*b[c]+c[r]*d[2]";
+  const std::vector<Placement> none(4, replicate);
+  const auto with = [&](Placement a) {
+    std::vector<Placement> inputs = none;
+    inputs[0] = a;
+    return placed("map", f, types, inputs);
+  };
+  EXPECT_THAT(with(Placement::shard(1)).inputs, ElementsAre(Placement::shard(1), replicate, Placement::shard(1), replicate));
+  EXPECT_THAT(with(Placement::shard(2)).inputs, ElementsAre(Placement::shard(2), Placement::shard(0), replicate, replicate));
+  EXPECT_THAT(with(flat).inputs, ElementsAre(replicate, replicate, replicate, replicate)) << "a flat slice knows no channels";
+  EXPECT_THAT(placed("map", "a*b[0]", {whole, numbers}, {flat, replicate}).outputs, ElementsAre(flat));
+}
+
+TEST(Map, RefusesOperandsByTheWayInWhichTheyAreRead) {
+  EXPECT_THAT(refusal("map", "a+b", {whole}), HasSubstr("reads 2 inputs, there are 1"));
+  EXPECT_THAT(refusal("map", "a+c", {whole, whole, whole}), HasSubstr("does not read b: leave the input out"));
+  EXPECT_THAT(refusal("map", "a+b[c]+b", {whole, whole}), HasSubstr("reads b in two ways"));
+  EXPECT_THAT(refusal("map", "a[c]", {channel}), HasSubstr("reads no input of the output's shape"));
+  EXPECT_THAT(refusal("map", "a+b[c]", {whole, row}),
+              HasSubstr("b has the shape [2,6,1], by the way in which it is read it must be [8]"));
+  EXPECT_THAT(refusal("map", "a*b[3]", {whole, numbers}), HasSubstr("which has no element 3"));
+  EXPECT_THAT(refusal("map", "a", {TensorType{DType::i32, {4}}}), HasSubstr("a is i32, it must be f32 or bf16"));
+  EXPECT_EQ(registry().get("map").infer({whole, channel}, expression("a*b[c];a")), (Types{whole, whole}));
+}
+
+TEST(MapUpdate, ScalarStatesAreKeptByEveryRank) {
+  const TensorType w{DType::f32, {4, 8}}, scalar{DType::f32, {}};
+  const Types types{numbers, scalar, w, w, std::nullopt, w, scalar};
+  const char* const f = "a-c[0]*d[0]*b;e+b;f[0]+1";
+  EXPECT_EQ(registry().get("map_update_2").infer(types, expression(f)), (Types{w, std::nullopt, w, scalar}));
+  const AxisSharding axis = placed("map_update_2", f, types, {replicate, replicate, flat, flat, flat, flat, replicate});
+  EXPECT_THAT(axis.inputs, ElementsAre(replicate, replicate, flat, flat, flat, flat, replicate));
+  EXPECT_THAT(axis.outputs, ElementsAre(flat, flat, flat, replicate));
+  EXPECT_THAT(refusal("map_update_2", "a;e", types),
+              HasSubstr("has 2 results; an update of 2 states has one for the weight and one for each state"));
+  EXPECT_THAT(refusal("map_update_2", "a;e;f[0]+b", types), HasSubstr("the result of a scalar state depends on elements"));
+  EXPECT_THAT(refusal("map_update_2", "a;e;f", types), HasSubstr("a state must be like its parameter"));
+}
+
+}  // namespace
+}  // namespace consist
