@@ -1,0 +1,49 @@
+// The source that map writes is taken by NVRTC, for GPUs with and without an instruction that rounds to bf16; no GPU is needed.
+#include "plugins/devices/cuda/kernels/common/map_source.h"
+
+#include <gtest/gtest.h>
+#include <nvrtc.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace consist::cuda {
+namespace {
+
+/// The words by which NVRTC refuses it; empty if it does not.
+std::string refused(const std::string& source, const char* architecture) {
+  nvrtcProgram program = nullptr;
+  if (nvrtcCreateProgram(&program, source.c_str(), "map.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS) return "no program";
+  const std::string option = std::string("--gpu-architecture=") + architecture;
+  const std::vector<const char*> options{option.c_str(), "--std=c++17"};
+  const bool taken = nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data()) == NVRTC_SUCCESS;
+  std::size_t size = 0;
+  nvrtcGetProgramLogSize(program, &size);
+  std::string log(size, '\0');
+  nvrtcGetProgramLog(program, log.data());
+  nvrtcDestroyProgram(&program);
+  return taken ? "" : "refused:\n" + log + source;
+}
+
+TEST(MapSource, NvrtcTakesEveryFunctionFormAndDtype) {
+  for (const char* text : {"exp(a)+log(b)-sqrt(a)*rsqrt(b)/2", "tanh(a);erf(a);sigmoid(b);abs(b);sign(a)",
+                           "max(a,b);min(a,b);greater(a,b);select(a,b,-b)", "a*b[c]+c[r]*d[2]-1e-30", "gelu_tanh(a)*b", "3*a"}) {
+    const Expressions f = Expressions::parse(text);
+    for (const DType type : {DType::f32, DType::bf16}) {
+      for (const bool large : {false, true}) {
+        MapForm form{.inputs = std::vector(static_cast<std::size_t>(f.inputs()), type),
+                     .outputs = std::vector(f.results().size(), type)};
+        form.large = large;
+        form.rows = large || std::string(text).find("[c]") != std::string::npos;
+        form.pack = large ? 1 : static_cast<int>(16 / size_of(type));
+        EXPECT_EQ(refused(map_source(f, form), "sm_90"), "") << text;
+        form.rounds_bf16 = false;
+        EXPECT_EQ(refused(map_source(f, form), "sm_75"), "") << text;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace consist::cuda
