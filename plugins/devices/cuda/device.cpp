@@ -288,6 +288,6 @@ CONSIST_PLUGIN_OPTIONS(
     {"algorithm-search", consist::OptionKind::integer, "8",
      "proposals of cuBLASLt that are timed for each product; 0: take the first"},
     {"cache", consist::OptionKind::text, "auto",
-     "folder for the algorithms found; auto: the user's cache folder, none: do not keep them", "", "", "",
-     consist::OptionRole::results});
+     "folder for algorithms found and kernels compiled at run time; auto: the user's cache folder, none: keep nothing", "", "",
+     "", consist::OptionRole::results});
 CONSIST_PLUGIN_AVAILABILITY(unavailable);
