@@ -120,7 +120,8 @@ class ExpressionParser {
     if (name.size() == 1 && name[0] >= 'a' && name[0] < 'a' + Expressions::max_inputs) return input(name[0] - 'a');
     if (peek() == '(') return call(name, before);
     at_ = before;
-    fail("an input (a to h), a name, a function or a number");
+    fail("an input (a to " + std::string(1, static_cast<char>('a' + Expressions::max_inputs - 1)) +
+         "), a name, a function or a number");
   }
   int number() {
     double value = 0;

@@ -25,13 +25,15 @@ class Reverse final : public Differentiator {
       is_parameter_[index(p.tensor)] = true;
     }
     for (const Instruction& i : program.instructions) {
-      bool depends = false;
-      for (TensorId input : i.inputs) depends |= input != no_tensor && requires_grad_[index(input)];
-      for (std::size_t k = 0; i.op->passes_parameters_on() && k < i.outputs.size(); ++k)
-        is_parameter_[index(i.outputs[k])] = is_parameter_[index(i.inputs[k])];
+      bool depends = false, of_parameters = i.op->passes_parameters_on();
+      for (TensorId input : i.inputs) {
+        depends |= input != no_tensor && requires_grad_[index(input)];
+        of_parameters = of_parameters && (input == no_tensor || is_parameter_[index(input)]);
+      }
       for (TensorId output : i.outputs) {
         if (output == no_tensor) continue;
         requires_grad_[index(output)] = depends;
+        is_parameter_[index(output)] = of_parameters;
       }
     }
   }

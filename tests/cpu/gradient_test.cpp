@@ -212,5 +212,12 @@ TEST(Gradient, ExpressionsOfActivationsAndOfWeights) {
   Gradients(m).check();
 }
 
+TEST(Gradient, SeveralExpressionsOfOneTensor) {
+  Model m;
+  const std::vector<TensorId> made = m.b.emit("map", {m.x}, {{"f", std::string("tanh(a);a*a;2*a")}}, {"t", "s", "d"});
+  m.finish(layers::map(m.b, "a*b+c", made, "sum"), m.embed);
+  Gradients(m).check();
+}
+
 }  // namespace
 }  // namespace consist

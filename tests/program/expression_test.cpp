@@ -118,7 +118,7 @@ TEST(Expression, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_of("a b"), HasSubstr("expected an operator, ';' or the end at character 3, found 'b'"));
   EXPECT_THAT(error_of("swish(a)"), HasSubstr("expected a function, which 'swish' of 1 is not"));
   EXPECT_THAT(error_of("max(a)"), HasSubstr("2 arguments of 'max'"));
-  EXPECT_THAT(error_of("z"), HasSubstr("expected an input (a to h)"));
+  EXPECT_THAT(error_of("z"), HasSubstr("expected an input (a to l)"));
   EXPECT_THAT(error_of("a[x]"), HasSubstr("expected c, r or an element's number"));
   EXPECT_THAT(error_of("t0=a"), HasSubstr("expected a result"));
   EXPECT_THAT(error_of("t0=a;t0=b;t0"), HasSubstr("expected a name that stands for nothing yet"));

@@ -311,14 +311,16 @@ Change with_expressions() {
   return {.operands = [](Builder& b, TensorId& x, TensorId& /*table*/) {
     const TensorId gain = b.parameter("gain", {b.program()[x].shape.last()}, 0.5F, 0.1F, false);
     const TensorId one_more = layers::map(b, "1+a", {gain}, "one_more");
-    x = layers::map(b, "a*b[c]+tanh(a/2)", {x, one_more}, "capped");
+    const auto parts = b.emit("map", {x, one_more}, {{"f", std::string("a*b[c];tanh(a/2)+b[c]/8")}}, {"scaled", "capped"});
+    x = layers::map(b, "a+b", parts, "sum");
   }};
 }
 
 TEST(OwnOps, ExpressionsGiveTheSameInEveryLayout) {
   for (const Words& words : {Words{"--strategy=ddp", "--ranks=2"}, Words{"--strategy=zero2", "--ranks=2"},
                              Words{"--strategy=zero3-offload", "--ranks=2"}, Words{"--strategy=tp-sp=2", "--ranks=2"},
-                             Words{"--strategy=cp=2", "--ranks=2"}, Words{"--strategy=tp-sp=2+ddp=2", "--ranks=4"}})
+                             Words{"--strategy=cp=2", "--ranks=2"}, Words{"--strategy=tp-sp=2+ddp=2", "--ranks=4"},
+                             Words{"--strategy=ddp", "--ranks=2", "--precision=bf16"}})
     expect_what_one_rank_does(with_expressions(), words);
 }
 
