@@ -81,8 +81,8 @@ class CONSIST_API Op {
   /// not: they have no kernel and take no part in waits.
   virtual bool touches_memory() const noexcept { return true; }
 
-  /// True if output k is input k in another place (gathered, repeated, the slice of a rank), for every k: if input k is a
-  /// parameter, output k is still that parameter, whose gradient has the precision's dtype.
+  /// True if outputs whose inputs are all parameters are still like parameters, whose gradients have the precision's dtype: the
+  /// op puts them in another place (gathers, repeats, takes the slice of a rank), or makes functions of them by elements.
   virtual bool passes_parameters_on() const noexcept { return false; }
 
   /// True if its outputs are gradients of weights, for which nothing in backward waits: strategies may run it later.
