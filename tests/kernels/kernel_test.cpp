@@ -241,59 +241,6 @@ TEST_P(DeviceKernel, Swiglu) {
   expect_close(gradients[1], reference::gradient("swiglu", {gate, up}, {}, 1, dh), tolerance(), "dup");
 }
 
-TEST_P(DeviceKernel, Map) {
-  const Shape whole{3, 5, 12};
-  const Value x = random(whole, 2), y = random(whole), channel = random({12}), row = random({3, 5, 1}), numbers = random({4});
-  const auto check = [&](const std::string& f, const Values& in) {
-    SCOPED_TRACE(f);
-    const Values found = run("map", in, {{"f", f}}), expected = reference::map(in, f);
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t k = 0; k < found.size(); ++k) expect_close(found[k], *expected[k], 2 * tolerance(), "result");
-  };
-  for (const char* f : {"gelu_tanh(a)*b", "gelu(a)*b", "silu(a)*b", "relu(a)-square(b)", "a/(1+abs(b))", "tanh(a)+exp(-abs(b))",
-                        "max(a,b);min(a,b);greater(a,b);select(a,b,-b)",
-                        "log(1+square(a))*rsqrt(1+square(b));sqrt(abs(a))+sign(b)", "t0=sigmoid(a);t0*b;t0*(1-t0)*b"})
-    check(f, {x, y});
-  check("a*b[c]+c[r]*d[2]-d[0]", {x, channel, row, numbers});
-  check("1+a", {channel});
-  check("a*b[0]", {x, reference::random_value(engine_, DType::f32, {}, 1, 0)});
-  check("a", {random({2, 3, 257}, 100)});
-  check("tanh(a);sigmoid(a);exp(a/4)", {random({1, 7, 1031}, 10)});
-}
-
-/// Momentum, and a scalar state that counts steps: two parameters in one instruction.
-TEST_P(DeviceKernel, MapUpdate) {
-  const Attributes rule{{"f", std::string("t0=0.9*e+d[0]*b; t1=f[0]+1; a-c[0]/t1*t0; t0; t1")}};
-  const Value rate{DType::f32, {2}, {0.5, 7}};
-  for (const bool has_master : {false, true}) {
-    if (narrow() && !has_master) continue;  // bf16 holds less than a step changes
-    for (const double clip : {0.25, -1.0}) {
-      Values in{rate, Value{DType::f32, {}, {clip}}};
-      for (const Shape& shape : {Shape{7, 12}, Shape{5}}) {
-        Value weight = reference::random_value(engine_, DType::f32, shape, 1, 0), value = weight;
-        value.dtype = dtype();
-        for (double& x : value.data) x = reference::rounded(x, dtype());
-        in.insert(in.end(), {value, reference::random_value(engine_, gradient(), shape, 1, 0),
-                             has_master ? std::optional(weight) : std::nullopt,
-                             reference::random_value(engine_, DType::f32, shape, 1, 0), Value{DType::f32, {}, {2}}});
-      }
-      const Values found = run("map_update_2", in, rule);
-      for (std::size_t p = 0; p < 2; ++p) {
-        const Value before = *in[2 + 5 * p + (has_master ? 2 : 0)], gradient = *in[3 + 5 * p], momentum = *in[5 + 5 * p];
-        Value after = before, moved = momentum;
-        for (std::size_t i = 0; i < after.data.size() && clip >= 0; ++i) {
-          moved.data[i] = 0.9 * momentum.data[i] + clip * gradient.data[i];
-          after.data[i] -= 0.5 / 3 * moved.data[i];
-        }
-        expect_close(found[4 * p], after, tolerance(), "value");
-        if (has_master) expect_close(found[4 * p + 1], after, 4e-6, "master");
-        expect_close(found[4 * p + 2], moved, 4e-6, "momentum");
-        EXPECT_EQ(found[4 * p + 3]->data[0], clip < 0 ? 2 : 3);
-      }
-    }
-  }
-}
-
 /// The largest |row of a · row of b|.
 double largest_product(const Value& a, const Value& b) {
   const std::int64_t k = a.shape.last();
