@@ -266,21 +266,14 @@ namespace {
 class SlotAllocation {
  public:
   SlotAllocation(const std::vector<ExpressionNode>& nodes, const std::vector<int>& results, const std::vector<bool>& live)
-      : nodes_(nodes), last_use_(nodes.size(), -1), slot_(nodes.size(), -1), uniform_(nodes.size(), false) {
+      : nodes_(nodes), last_use_(nodes.size(), -1), slot_(nodes.size(), -1) {
     for (std::size_t n = 0; n < nodes.size(); ++n) {
-      const ExpressionNode& node = nodes[n];
-      bool uniform = node.function != Function::input || node.reads == Reads::element;
-      for (int k = 0; k < arguments_of(node.function); ++k) {
-        uniform = uniform && uniform_[index(node.arguments[index(k)])];
-        if (live[n]) last_use_[index(node.arguments[index(k)])] = static_cast<int>(n);
-      }
-      uniform_[n] = uniform;
+      for (int k = 0; live[n] && k < arguments_of(nodes[n].function); ++k)
+        last_use_[index(nodes[n].arguments[index(k)])] = static_cast<int>(n);
     }
     for (const int result : results) last_use_[index(result)] = std::numeric_limits<int>::max();
-    for (const bool uniform : {true, false}) {
-      for (std::size_t n = 0; n < nodes.size(); ++n) {
-        if (live[n] && uniform_[n] == uniform) step(n);
-      }
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+      if (live[n]) step(n);
     }
     for (const int result : results) made_.results.push_back(slot_[index(result)]);
   }
@@ -289,17 +282,17 @@ class SlotAllocation {
 
  private:
   void step(std::size_t n) {
-    ExpressionStep step{.node = nodes_[n], .to = 0, .uniform = uniform_[n]};
+    ExpressionStep step{.node = nodes_[n], .to = 0};
     for (int k = 0; k < arguments_of(nodes_[n].function); ++k) {
       int& argument = step.node.arguments[index(k)];
       const std::size_t from = index(argument);
       argument = slot_[from];
-      if (last_use_[from] == static_cast<int>(n) && !uniform_[from]) {
+      if (last_use_[from] == static_cast<int>(n)) {
         last_use_[from] = -1;  // an argument may stand twice
         free_.push_back(slot_[from]);
       }
     }
-    if (step.uniform || free_.empty()) {
+    if (free_.empty()) {
       step.to = made_.slots++;
     } else {
       step.to = free_.back();
@@ -311,7 +304,6 @@ class SlotAllocation {
 
   const std::vector<ExpressionNode>& nodes_;
   std::vector<int> last_use_, slot_, free_;
-  std::vector<bool> uniform_;
   ExpressionSteps made_;
 };
 

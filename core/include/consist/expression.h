@@ -67,12 +67,10 @@ struct ExpressionNode {
   bool operator==(const ExpressionNode&) const = default;
 };
 
-/// One step of a loop over elements: slot `to` = function of slots. Steps that are `uniform` have one value for all elements and
-/// come first; their slots keep it.
+/// One step of a loop over elements: slot `to` = function of slots.
 struct ExpressionStep {
   ExpressionNode node;  ///< its arguments are slots
   int to = 0;
-  bool uniform = false;
 };
 
 /// The steps in order, the slots that they need, and those in which the results then lie.
