@@ -11,7 +11,29 @@
 #include "consist/op.h"
 #include "plugins/devices/common/makers.h"
 
+/// Registers a device's kernel for map_update_N of every N, as CONSIST_KERNEL does for one op.
+#define CONSIST_MAP_UPDATE_KERNELS(make) \
+  CONSIST_KERNEL(map_update_1, make);    \
+  CONSIST_KERNEL(map_update_2, make);    \
+  CONSIST_KERNEL(map_update_3, make);    \
+  CONSIST_KERNEL(map_update_4, make);    \
+  CONSIST_KERNEL(map_update_5, make);    \
+  CONSIST_KERNEL(map_update_6, make);    \
+  CONSIST_KERNEL(map_update_7, make);    \
+  CONSIST_KERNEL(map_update_8, make)
+
 namespace consist::kernels {
+
+/// The way in which expressions read each of their inputs. An update has inputs that one of its loops does not read: as elements,
+/// which no loop walks through.
+inline std::vector<Reads> reads_of_inputs(const Expressions& f) {
+  std::vector<Reads> all;
+  for (int k = 0; k < f.inputs(); ++k) {
+    const std::vector<Reads> reads = f.reads_of(k);
+    all.push_back(reads.empty() ? Reads::element : reads[0]);
+  }
+  return all;
+}
 
 class MapUpdate final : public Kernel {
  public:

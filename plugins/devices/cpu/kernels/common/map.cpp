@@ -14,23 +14,6 @@ namespace {
 constexpr int block_elements = 256;
 using Block = std::array<float, block_elements>;
 
-/// Cephes' polynomial near 0, where 1 - 2 / (e^2x + 1) has few digits left (Moshier, tanhf.c).
-inline float tanh_fast(float x) {
-  const float square = x * x, magnitude = std::abs(x);
-  float p = -5.70498872745e-3F;
-  p = p * square + 2.06390887954e-2F;
-  p = p * square - 5.37397155531e-2F;
-  p = p * square + 1.33314422036e-1F;
-  p = p * square - 3.33332819422e-1F;
-  const float near = x + x * square * p, far = std::copysign(1.0F - 2.0F / (exp_fast(2.0F * magnitude) + 1.0F), x);
-  return magnitude < 0.625F ? near : far;
-}
-
-/// e^x as of a number that is not one where x is not.
-inline float exp_of(float x) {
-  return x == x ? exp_fast(x) : x;
-}
-
 template <typename F>
 void each(int count, float* to, F f) {
 #pragma omp simd
@@ -50,7 +33,7 @@ void compute(Function function, int count, float* to, const float* x, const floa
     case Function::negate:
       return each(count, to, [=](int i) { return -x[i]; });
     case Function::exp:
-      return each(count, to, [=](int i) { return exp_of(x[i]); });
+      return each(count, to, [=](int i) { return exp_fast(x[i]); });
     case Function::sqrt:
       return each(count, to, [=](int i) { return std::sqrt(x[i]); });
     case Function::rsqrt:
@@ -58,7 +41,7 @@ void compute(Function function, int count, float* to, const float* x, const floa
     case Function::tanh:
       return each(count, to, [=](int i) { return tanh_fast(x[i]); });
     case Function::sigmoid:
-      return each(count, to, [=](int i) { return 1.0F / (1.0F + exp_of(-x[i])); });
+      return each(count, to, [=](int i) { return sigmoid(x[i]); });
     case Function::abs:
       return each(count, to, [=](int i) { return std::abs(x[i]); });
     case Function::max:
@@ -109,12 +92,7 @@ struct Elements {
 
 class Map final : public Kernel {
  public:
-  explicit Map(const Expressions& f) : plan_(f.steps()) {
-    for (int k = 0; k < f.inputs(); ++k) {
-      const std::vector<Reads> reads = f.reads_of(k);
-      reads_.push_back(reads.empty() ? Reads::element : reads[0]);  // an update has inputs that one of its loops does not read
-    }
-  }
+  explicit Map(const Expressions& f) : plan_(f.steps()), reads_(kernels::reads_of_inputs(f)) {}
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const Buffer& whole = out[0];
@@ -193,13 +171,6 @@ Made make_map_update(const KernelRequest& r, const KernelSettings&) {
 }  // namespace
 
 CONSIST_KERNEL(map, make_map);
-CONSIST_KERNEL(map_update_1, make_map_update);
-CONSIST_KERNEL(map_update_2, make_map_update);
-CONSIST_KERNEL(map_update_3, make_map_update);
-CONSIST_KERNEL(map_update_4, make_map_update);
-CONSIST_KERNEL(map_update_5, make_map_update);
-CONSIST_KERNEL(map_update_6, make_map_update);
-CONSIST_KERNEL(map_update_7, make_map_update);
-CONSIST_KERNEL(map_update_8, make_map_update);
+CONSIST_MAP_UPDATE_KERNELS(make_map_update);
 
 }  // namespace consist::cpu

@@ -11,12 +11,8 @@ namespace {
 
 class Map final : public Kernel {
  public:
-  Map(const Expressions& f, const KernelRequest& r, const KernelSettings& s) {
+  Map(const Expressions& f, const KernelRequest& r, const KernelSettings& s) : reads_(kernels::reads_of_inputs(f)) {
     form_.rounds_bf16 = s.compute_capability >= 80;
-    for (int k = 0; k < f.inputs(); ++k) {
-      const std::vector<Reads> reads = f.reads_of(k);
-      reads_.push_back(reads.empty() ? Reads::element : reads[0]);  // an update has inputs that one of its loops does not read
-    }
     int widest = 8;
     for (std::size_t k = 0; k < r.inputs.size(); ++k) {
       form_.inputs.push_back(r.inputs[k].dtype);
@@ -90,13 +86,6 @@ Made make_map_update(const KernelRequest& r, const KernelSettings& s) {
 }  // namespace
 
 CONSIST_KERNEL(map, make_map);
-CONSIST_KERNEL(map_update_1, make_map_update);
-CONSIST_KERNEL(map_update_2, make_map_update);
-CONSIST_KERNEL(map_update_3, make_map_update);
-CONSIST_KERNEL(map_update_4, make_map_update);
-CONSIST_KERNEL(map_update_5, make_map_update);
-CONSIST_KERNEL(map_update_6, make_map_update);
-CONSIST_KERNEL(map_update_7, make_map_update);
-CONSIST_KERNEL(map_update_8, make_map_update);
+CONSIST_MAP_UPDATE_KERNELS(make_map_update);
 
 }  // namespace consist::cuda
