@@ -184,9 +184,9 @@ Socket connect_to_master(const JobAddress& address, const std::string& host, std
       reason = error.what();
     }
     if (Clock::now() + pause >= deadline) {
-      throw SystemError("rank " + std::to_string(address.rank) + " could not join the job at " + address.master_host + " port " +
-                        std::to_string(address.master_port) + " within " + seconds_text(address.time_to_join()) + ": " + reason +
-                        ". Is rank 0 running there, with the same token?");
+      throw PeerError(0, "rank " + std::to_string(address.rank) + " could not join the job at " + address.master_host + " port " +
+                             std::to_string(address.master_port) + " within " + seconds_text(address.time_to_join()) + ": " +
+                             reason + ". Is rank 0 running there, with the same token?");
     }
     if (Clock::now() >= next_word) {
       const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);

@@ -57,9 +57,9 @@ class JoinedJob : public Job {
 };
 
 /// Returns when all ranks have joined; while that takes long, rank 0 logs which are missing, and the others that they wait.
-/// Throws UsageError for an address that makes no sense, SystemError when rank 0 cannot be reached or cannot listen, PeerError
-/// when other ranks do not come within `time_to_join()` or fail meanwhile. The control connection has a thread of its own, which
-/// also serves the other ranks of the host where this one leads; on rank 0 a second one serves the others.
+/// Throws UsageError for an address that makes no sense, SystemError when rank 0 cannot listen, PeerError when other ranks, rank
+/// 0 among them, cannot be reached or do not come within `time_to_join()`, or fail meanwhile. The control connection has a thread
+/// of its own, which also serves the other ranks of the host where this one leads; on rank 0 a second one serves the others.
 ///
 /// Rank 0 needs a file descriptor for each of the other hosts and of the other ranks of its own, and while they join one for each
 /// rank: it raises its limit as far as it may, and warns where that is not enough.

@@ -65,7 +65,7 @@ void MemberJob::wait_until_joined() {
   if (refusal_) {
     throw UsageError("rank " + std::to_string(address_.rank) + " cannot join the job: " + *refusal_);
   }
-  if (!joined) throw SystemError("rank 0 did not say within the timeout that all ranks have joined");
+  if (!joined) throw PeerError(0, "rank 0 did not say within the timeout that all ranks have joined");
 }
 
 void MemberJob::check_call(std::string_view name, std::span<const int> members) const {

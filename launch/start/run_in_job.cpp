@@ -43,6 +43,15 @@ void tell_launcher(ReplacingLauncher& launcher, const JobAddress& address, const
   launcher.tell_end(address.local_rank, of_a_peer != nullptr ? of_a_peer->rank() : address.rank, error.what());
 }
 
+std::unique_ptr<JoinedJob> join(const JobAddress& address, ReplacingLauncher& launcher) {
+  try {
+    return join_job(address);
+  } catch (const std::exception& error) {
+    tell_launcher(launcher, address, error);
+    throw;
+  }
+}
+
 /// Throws what a rank was refused for before it joined, once the others know it, too: one of them says it for all.
 [[noreturn]] void tell(JoinedJob& job, const std::exception_ptr& refusal) {
   try {
@@ -108,7 +117,7 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
   }
   const Continuation continuation = launcher.continuation(restarts.snapshot_every, restarts.snapshot_share);
   StopSignals signals(address.local_rank == 0);
-  const std::unique_ptr<JoinedJob> job = join_job(address);
+  const std::unique_ptr<JoinedJob> job = join(address, launcher);
   const Announced announced(signals, *job);
   try {
     if (refusal) tell(*job, refusal);

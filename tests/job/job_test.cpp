@@ -135,7 +135,8 @@ TEST(Job, SaysWhereRankZeroWasSought) {
   try {
     join_job(addresses[1]);
     ADD_FAILURE() << "joined nothing";
-  } catch (const SystemError& error) {
+  } catch (const PeerError& error) {
+    EXPECT_EQ(error.rank(), 0);
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("127.0.0.1 port " + std::to_string(addresses[1].master_port)), HasSubstr("refused")));
   }

@@ -115,7 +115,7 @@ TEST(Stranger, ARankDoesNotTrustAnImpostor) {
   try {
     join_job(addresses[1]);
     ADD_FAILURE() << "joined an impostor";
-  } catch (const SystemError& error) {
+  } catch (const PeerError& error) {
     EXPECT_THAT(error.what(), HasSubstr("does not know the job's token"));
   }
   stop = true;

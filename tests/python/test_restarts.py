@@ -37,6 +37,19 @@ def test_goes_on_from_the_snapshot(program: str, tmp_path: Path, strategy: str, 
     assert event["restart"] == 1 and event["of"] == 3 and event["step"] == job.runs[1][1] and event["seconds_lost"] > 0
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_names_a_rank_that_stops_before_it_joined(program: str, tmp_path: Path, victim: int) -> None:
+    """The others wait for it, or for the job of rank 0, and say whom they waited for."""
+    job = restart_campaign.start(program, "ddp", str(tmp_path), OPTIONS)
+    try:
+        restart_campaign.hit(job, victim, "stop")
+        assert job.wait(60) == 0, job.text()
+    finally:
+        job.wait(0)
+    event, = restart_campaign.restarts_of(str(tmp_path / "run.h5"))
+    assert event["rank"] == victim and event["what"] == f"rank {victim} did not go on before its first step"
+
+
 def words(program: str, folder: Path, *more: str, steps: int = 40) -> list[str]:
     return [program, "train", "--model", "llama-tiny", "--device", "cpu", "--batch", "1", "--sequence", "32", "--steps", str(steps),
             "--ranks", "2", "--strategy", "zero2", "--archive", str(folder / "run.h5"), *more]
