@@ -7,7 +7,7 @@ set(CONSIST_PACKAGE_DIRECTORY lib/cmake/Consist)
 
 set_target_properties(consist_core PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS consist_core EXPORT ConsistTargets LIBRARY DESTINATION lib)
-install(FILES ${PUBLIC_HEADERS} ${FINGERPRINT_HEADER} DESTINATION include/consist)
+install(FILES ${SDK_HEADERS} DESTINATION include/consist)
 install(EXPORT ConsistTargets NAMESPACE Consist:: DESTINATION ${CONSIST_PACKAGE_DIRECTORY})
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ConsistConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/ConsistConfig.cmake

@@ -141,13 +141,15 @@ void PluginHost::add_file(const fs::path& path, bool named) {
   if (std::any_of(files_.begin(), files_.end(), [&](const PluginFile& f) { return f.path == real; })) return;
   PluginFile file{.path = real};
   try {
-    const PluginInfo info = read_manifest(real);
+    PluginManifest info = read_manifest(real);
     file.kind = info.kind;
     file.name = info.name;
     file.version = info.version;
     file.summary = info.summary;
     file.with_cuda = info.cuda_major != 0;
+    file.fingerprint = info.fingerprint;
     file.problem = incompatibility(info);
+    file.headers = std::move(info.headers);
   } catch (const DataError& error) {
     if (named) throw;
     file.problem = error.what();

@@ -12,6 +12,7 @@
 #include "consist/options.h"
 #include "consist/plugin.h"
 #include "core/plugin/guarded.h"
+#include "core/plugin/header_marks.h"
 
 namespace consist {
 
@@ -20,6 +21,8 @@ struct PluginFile {
   std::filesystem::path path;
   std::string kind, name, version, summary;
   std::string problem;
+  std::string fingerprint;          ///< what it was built for: all public headers, and the compiler
+  std::vector<HeaderMark> headers;  ///< that it includes, if it names them
   bool with_cuda = false;  ///< it was built with a CUDA toolkit, whose libraries it loads
 };
 

@@ -132,44 +132,79 @@ PluginInfo parse_record(Bytes& file, std::uint64_t offset, std::uint64_t bytes) 
   return info;
 }
 
-}  // namespace
-
-PluginInfo read_manifest(const std::filesystem::path& path) {
-  Bytes file(path);
-  const Elf64_Ehdr header = read_header(file);
-  require_segments(file, header);
+/// The last section of that name.
+template <std::size_t N>
+std::optional<Elf64_Shdr> find_section(Bytes& file, const Elf64_Ehdr& header, const char (&wanted)[N]) {
   auto section = [&](std::uint64_t index) { return file.at<Elf64_Shdr>(header.e_shoff + index * sizeof(Elf64_Shdr)); };
   const Elf64_Shdr names = section(header.e_shstrndx);
-  constexpr char wanted[] = ".consist_plugin";
-  std::optional<Elf64_Shdr> record;
+  std::optional<Elf64_Shdr> found;
   for (std::uint64_t i = 0; i < header.e_shnum; ++i) {
     const Elf64_Shdr candidate = section(i);
     if (candidate.sh_type == SHT_NOBITS || candidate.sh_type == SHT_NULL) continue;
     file.require(candidate.sh_offset, candidate.sh_size);
-    if (candidate.sh_name > names.sh_size || names.sh_size - candidate.sh_name < sizeof wanted) continue;
-    char name[sizeof wanted];
-    file.read(names.sh_offset + candidate.sh_name, name, sizeof name);
-    if (std::memcmp(name, wanted, sizeof wanted) == 0) record = candidate;
+    if (candidate.sh_name > names.sh_size || names.sh_size - candidate.sh_name < N) continue;
+    char name[N];
+    file.read(names.sh_offset + candidate.sh_name, name, N);
+    if (std::memcmp(name, wanted, N) == 0) found = candidate;
   }
-  if (record) return parse_record(file, record->sh_offset, record->sh_size);
-  throw DataError(file.path() + " has no section .consist_plugin, so it is no plugin (CONSIST_PLUGIN makes it)");
+  return found;
+}
+
+std::vector<HeaderMark> read_headers(Bytes& file, const Elf64_Ehdr& header) {
+  const std::optional<Elf64_Shdr> section = find_section(file, header, ".consist_headers");
+  if (!section) return {};
+  constexpr std::uint64_t most = 1 << 20;  // 45 headers have 4 KB
+  if (section->sh_size > most)
+    throw DataError(file.path() + ": its section .consist_headers has " + std::to_string(section->sh_size) + " bytes, at most " +
+                    std::to_string(most) + " are read; rebuild the plugin");
+  std::string bytes(section->sh_size, '\0');
+  file.read(section->sh_offset, bytes.data(), bytes.size());
+  return parse_header_marks(bytes, file.path());
+}
+
+/// Why its headers or its compiler do not suit; empty if they do.
+std::string other_interface(const PluginManifest& plugin) {
+  constexpr std::string_view own = CONSIST_FINGERPRINT,
+                             remedy = "; rebuild it with the same compiler against the installed headers of this Consist";
+  const std::string_view its = plugin.fingerprint;
+  const auto compiler_of = [](std::string_view fingerprint) {
+    return fingerprint.substr(std::min(fingerprint.find('/'), fingerprint.size()));
+  };
+  const std::string both = "it was built against " + std::string(its) + ", this build is " CONSIST_FINGERPRINT;
+  // The header that makes the record has a mark where the others have one.
+  const bool names_headers =
+      std::any_of(plugin.headers.begin(), plugin.headers.end(), [](const HeaderMark& mark) { return mark.name == "plugin.h"; });
+  if (!names_headers) return its == own ? "" : both + std::string(remedy);
+  if (compiler_of(its) != compiler_of(own)) return both + std::string(remedy);
+  const std::vector<std::string> changed = changed_headers(plugin.headers);
+  if (changed.empty()) return {};
+  return both + ", in which " + std::to_string(changed.size()) + " of the " + std::to_string(plugin.headers.size()) +
+         " headers that it includes differ: " + few_of(changed) + std::string(remedy);
+}
+
+}  // namespace
+
+PluginManifest read_manifest(const std::filesystem::path& path) {
+  Bytes file(path);
+  const Elf64_Ehdr header = read_header(file);
+  require_segments(file, header);
+  const std::optional<Elf64_Shdr> record = find_section(file, header, ".consist_plugin");
+  if (!record) throw DataError(file.path() + " has no section .consist_plugin, so it is no plugin (CONSIST_PLUGIN makes it)");
+  return {parse_record(file, record->sh_offset, record->sh_size), read_headers(file, header)};
 }
 
 int cuda_major_of_build() noexcept {
   return CONSIST_CUDA_MAJOR;
 }
 
-std::string incompatibility(const PluginInfo& info, int cuda_major) {
+std::string incompatibility(const PluginManifest& info, int cuda_major) {
   constexpr std::string_view kinds[] = {"adapter",   "device",    "dataset",  "kernels",  "model",    "observer",
                                         "optimizer", "precision", "schedule", "strategy", "transport"};
   if (info.api_version != plugin_api_version) {
     return "it speaks plugin API " + std::to_string(info.api_version) + ", this build " + std::to_string(plugin_api_version) +
            "; rebuild it against this version of Consist";
   }
-  if (std::string_view(info.fingerprint) != CONSIST_FINGERPRINT) {
-    return "it was built against " + std::string(info.fingerprint) + ", this build is " CONSIST_FINGERPRINT +
-           "; rebuild it with the same compiler against the installed headers of this Consist";
-  }
+  if (std::string problem = other_interface(info); !problem.empty()) return problem;
   if (info.cuda_major != 0 && cuda_major != 0 && info.cuda_major != static_cast<std::uint32_t>(cuda_major)) {
     return "it was built with CUDA " + std::to_string(info.cuda_major) + ", this build's plugins with CUDA " +
            std::to_string(cuda_major) + "; rebuild it with a CUDA toolkit " + std::to_string(cuda_major) + ".x";

@@ -179,7 +179,7 @@ std::string problem_of(const Outcome& outcome, const CheckRequest& request) {
 
 int check(const CommandLine& line) {
   const CheckRequest request = read_check_request(line);
-  const PluginInfo info = read_manifest(request.file);
+  const PluginManifest info = read_manifest(request.file);
   const std::string file = fs::canonical(request.file).string(), kind = info.kind;
   std::printf("%s %s %s (%s)\n", printable(info.kind).c_str(), printable(info.name).c_str(), printable(info.version).c_str(),
               printable(file).c_str());

@@ -60,11 +60,33 @@ Json json_of(const OptionSpec& option) {
           {"help", option.help}};
 }
 
+std::vector<std::string> names_of(const std::vector<HeaderMark>& headers) {
+  std::vector<std::string> names;
+  for (const HeaderMark& header : headers) {
+    if (names.empty() || names.back() != header.name) names.push_back(header.name);
+  }
+  return names;
+}
+
+/// "headers-.../gxx-abi-1017/cxx11-1, of which it includes plugin.h, strategy.h".
+std::string built_for(const PluginFile& file) {
+  if (file.headers.empty()) return file.fingerprint + ", all public headers";
+  std::string text = file.fingerprint + ", of which it includes";
+  const char* between = " ";
+  for (const std::string& name : names_of(file.headers)) {
+    text += between + name;
+    between = ", ";
+  }
+  return text;
+}
+
 Json json_of(const PluginFile& file, PluginHost& host) {
   const Availability found_out = host.probe(file, probe_time());
   Json json{{"kind", file.kind},          {"name", file.name},           {"version", file.version},
             {"path", file.path.string()}, {"description", file.summary}, {"available", found_out.reason.empty()},
             {"reason", found_out.reason}, {"presets", Json::array()},    {"options", Json::array()}};
+  json["built_for"] = {
+      {"fingerprint", file.fingerprint}, {"headers", names_of(file.headers)}, {"changed", changed_headers(file.headers)}};
   if (!found_out.loads) return json;
   if (file.kind == "model") {
     for (const ModelPreset& preset : host.make<Model>("model", file.name, {})->presets())
@@ -121,6 +143,7 @@ void print_options(PluginHost& host, const std::string& name) {
     const Availability found_out = host.probe(file, probe_time());
     std::printf("  file %s\n  available: %s\n", printable(file.path.string()).c_str(),
                 found_out.reason.empty() ? "yes" : printable("no: " + found_out.reason).c_str());
+    std::printf("  built for: %s\n", built_for(file).c_str());
     if (!found_out.loads) continue;
     if (file.kind == "model") print_presets(*host.make<Model>("model", file.name, {}));
     const std::vector<OptionSpec> options = host.option_table(file.kind, file.name);
@@ -157,7 +180,8 @@ constinit const Command plugins_command{
     .usage = "[NAME] [--plugin PATH]... [--json]",
     .about =
         "Lists the parts that are installed: kind, name, version, whether they can work on this machine\n"
-        "(and if not, why), and the file. With NAME, that part's options, and a model's presets.\n",
+        "(and if not, why), and the file. With NAME, what that part was built for, its options, and a\n"
+        "model's presets.\n",
     .own = plugins_options,
     .example = "consist plugins ddp\n",
     .operand = "PLUGIN",

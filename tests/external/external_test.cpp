@@ -10,6 +10,7 @@ namespace consist {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -80,7 +81,9 @@ TEST_F(External, ThePluginIsListedWithItsOptions) {
   EXPECT_THAT(consist({"plugins"}), Not(HasSubstr("ddp-plain")));
   EXPECT_THAT(consist({"plugins", "--plugin", plugin_}),
               ::testing::ContainsRegex("strategy +ddp-plain +1\\.0\\.0 +yes +" + plugin_));
-  EXPECT_THAT(consist({"plugins", "ddp-plain", "--plugin", plugin_}), HasSubstr("--ddp-plain.message  (all|each, default all)"));
+  EXPECT_THAT(consist({"plugins", "ddp-plain", "--plugin", plugin_}),
+              AllOf(HasSubstr("--ddp-plain.message  (all|each, default all)"),
+                    ::testing::ContainsRegex("built for: .*, of which it includes .* strategy\\.h")));
 }
 
 TEST_F(External, ItsProgramHasTheMessagesThatItsOptionAsksFor) {

@@ -27,12 +27,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const InputPath input;
   input.fill(data, size);
   try {
-    const PluginInfo info = read_manifest(input.path());
+    const PluginManifest info = read_manifest(input.path());
     check(info.fingerprint);
     check(info.kind);
     check(info.name);
     check(info.version);
     check(info.summary);
+    for (const HeaderMark& header : info.headers) {
+      if (header.name.size() > 64 || header.name.find_first_of("\033\n") != header.name.npos) std::abort();
+    }
     if (incompatibility(info).size() > 2000) std::abort();
   } catch (const DataError&) {
   }

@@ -12,7 +12,8 @@ std::string fingerprint_of(const TemporaryFolder& folder, const std::string& hea
   write_whole(folder / "a.h", header);
   const test::ChildResult result =
       test::run_child({CMAKE_COMMAND, "-DHEADERS=" + (folder / "a.h"), "-DOUTPUT=" + (folder / "fingerprint.h"),
-                       "-DLIST=" + (folder / "headers.txt"), "-P", CONSIST_SOURCE_DIR "/core/cmake/MakeFingerprint.cmake"});
+                       "-DLIST=" + (folder / "headers.txt"), "-DSDK=" + (folder / "sdk"), "-P",
+                       CONSIST_SOURCE_DIR "/core/cmake/MakeFingerprint.cmake"});
   EXPECT_EQ(result.status, 0) << result.output;
   return read_whole(folder / "fingerprint.h");
 }
@@ -31,18 +32,24 @@ TEST(Fingerprint, AHeaderThatWasEditedInPlaceIsNamed) {
   const TemporaryFolder folder;
   fingerprint_of(folder, "struct Pair {\n  int a;\n  int b;\n};\n");
   const auto looked_at = [&] {
-    return test::run_child({CMAKE_COMMAND, "-DFOLDER=" + folder.path().string(), "-DOUTPUT=" + (folder / "checked"),
-                            "-DLIST=" + (folder / "headers.txt"), "-P", CONSIST_SOURCE_DIR "/core/cmake/MakeFingerprint.cmake"});
+    return test::run_child({CMAKE_COMMAND, "-DFOLDER=" + (folder / "sdk"), "-DOUTPUT=" + (folder / "checked"),
+                            "-DLIST=" + (folder / "headers.txt"), "-DSDK=" + (folder / "sdk"), "-P",
+                            CONSIST_SOURCE_DIR "/core/cmake/MakeFingerprint.cmake"});
   };
   const test::ChildResult same = looked_at();
   EXPECT_EQ(same.status, 0) << same.output;
-  write_whole(folder / "a.h", "struct Pair {\n  int b;\n  int a;\n};\n");
+  const std::string header = folder / "sdk/a.h", text = read_whole(header);
+  const std::size_t declared = text.find("};\n") + 3;
+  ASSERT_NE(text.find("a.h ", declared), std::string::npos) << "it has no mark: " << text;
+  write_whole(header, "struct Pair {\n  int b;\n  int a;\n};\n" + text.substr(declared));
   const test::ChildResult edited = looked_at();
   EXPECT_NE(edited.status, 0);
   EXPECT_THAT(edited.output, ::testing::ContainsRegex("a.h[[:space:]]+differ"));
-  write_whole(folder / "a.h", "struct Pair {\n  int a;  // first\n  int b;\n};\n");
+  write_whole(header, text.substr(0, declared));  // a plugin would not say that it includes it
+  EXPECT_THAT(looked_at().output, ::testing::ContainsRegex("a.h[[:space:]]+differ"));
+  write_whole(header, "struct Pair {\n  int a;  // first\n  int b;\n};\n" + text.substr(declared));
   EXPECT_EQ(looked_at().status, 0);
-  write_whole(folder / "new.h", "int c;\n");
+  write_whole(folder / "sdk/new.h", "int c;\n");
   EXPECT_THAT(looked_at().output, ::testing::ContainsRegex("new.h[[:space:]]+differ"));
 }
 

@@ -52,7 +52,7 @@ class Manifest : public ::testing::Test {
 };
 
 TEST_F(Manifest, SaysWhatThePluginSays) {
-  const PluginInfo info = read_manifest(test::plugin_file("sample"));
+  const PluginManifest info = read_manifest(test::plugin_file("sample"));
   EXPECT_STREQ(info.kind, "strategy");
   EXPECT_STREQ(info.name, "sample");
   EXPECT_STREQ(info.version, "1.2.3");
@@ -166,7 +166,7 @@ TEST_F(Manifest, RecordsOfAnotherFormAreRefused) {
 }
 
 TEST_F(Manifest, ForeignPluginsAreIncompatible) {
-  PluginInfo info = read_manifest(test::plugin_file("fingerprint"));
+  PluginManifest info = read_manifest(test::plugin_file("fingerprint"));
   EXPECT_THAT(incompatibility(info),
               AllOf(HasSubstr("headers-00000000deadbeef/"), HasSubstr(CONSIST_FINGERPRINT), HasSubstr("rebuild it")));
   EXPECT_THAT(incompatibility(read_manifest(test::plugin_file("kind"))), HasSubstr("its kind is 'locomotive'"));
@@ -177,7 +177,7 @@ TEST_F(Manifest, ForeignPluginsAreIncompatible) {
 }
 
 TEST_F(Manifest, AnotherCudaIsRefused) {
-  PluginInfo info = read_manifest(test::plugin_file("cuda"));
+  PluginManifest info = read_manifest(test::plugin_file("cuda"));
   EXPECT_EQ(info.cuda_major, 99u);
   EXPECT_THAT(incompatibility(info, 12),
               AllOf(HasSubstr("it was built with CUDA 99"), HasSubstr("this build's plugins with CUDA 12"),

@@ -137,6 +137,7 @@ def test_plugins_have_their_options(program: str) -> None:
     check("plugins", document)
     zero2, = [one for one in document["plugins"] if (one["kind"], one["name"]) == ("strategy", "zero2")]
     assert "reduce-bucket-size" in {option["name"] for option in zero2["options"]}
+    assert zero2["built_for"]["fingerprint"].startswith("headers-") and zero2["built_for"]["changed"] == []
     llama, = [one for one in document["plugins"] if (one["kind"], one["name"]) == ("model", "llama")]
     assert "llama-tiny" in {preset["name"] for preset in llama["presets"]}
     one = json.loads(run(program, "plugins", "zero2", "--json").stdout)
