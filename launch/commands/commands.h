@@ -13,8 +13,8 @@ namespace consist::commands {
 extern const Command train_command, compare_command, report_command, explain_command, prove_command, evaluate_command,
     generate_command, predict_command, tune_command, advise_command, show_command, watch_command, verdict_command,
     residual_command, doctor_command, launch_command, bench_command, bench_collectives_command, bench_expect_command,
-    calibrate_command, tokenize_command, plugins_command, sdk_command, check_command, import_command, reproduce_command,
-    completion_command, man_command;
+    calibrate_command, tokenize_command, plugins_command, sdk_command, new_command, check_command, import_command,
+    reproduce_command, completion_command, man_command;
 extern const Command complete_command;      ///< the scripts of `completion` ask it
 extern const Command probe_plugin_command;  ///< `plugins` starts it
 extern const Command examine_command;       ///< `doctor` starts it

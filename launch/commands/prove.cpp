@@ -7,6 +7,7 @@
 #include "consist/host.h"
 #include "consist/text.h"
 #include "core/base/quantity_text.h"
+#include "core/plan/found_model.h"
 #include "core/prove/proof.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"

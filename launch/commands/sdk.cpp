@@ -5,6 +5,7 @@
 
 #include "consist/error.h"
 #include "launch/commands/commands.h"
+#include "launch/templates/sdk_folder.h"
 
 namespace consist::commands {
 namespace {
@@ -18,15 +19,13 @@ constexpr RunOption sdk_options[] = {
 };
 
 int sdk(const CommandLine& line) {
-  const fs::path prefix = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
-  const fs::path cmake = prefix / "lib" / "cmake" / "Consist", include = prefix / "include";
-  if (!fs::exists(cmake / "ConsistConfig.cmake") || !fs::exists(include / "consist" / "plugin.h"))
-    throw UsageError("there is no SDK around this executable: " + prefix.string() +
-                     " lacks include/consist or lib/cmake/Consist. A build folder has none: run cmake --install BUILD --prefix "
-                     "FOLDER, then FOLDER/bin/consist sdk. Debian's package libconsist-dev has it, and so has the wheel");
+  const fs::path prefix = launch::sdk_folder();
   const int asked = line.flag("prefix") + line.flag("cmake") + line.flag("include");
   if (asked > 1) throw UsageError("--prefix, --cmake and --include are given together; leave all but one out");
-  std::printf("%s\n", (line.flag("cmake") ? cmake : line.flag("include") ? include : prefix).c_str());
+  std::printf("%s\n", (line.flag("cmake")     ? prefix / "lib" / "cmake" / "Consist"
+                       : line.flag("include") ? prefix / "include"
+                                              : prefix)
+                          .c_str());
   return 0;
 }
 

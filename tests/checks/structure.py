@@ -22,7 +22,7 @@ import sys
 ROOMS = ["base", "network", "job", "collectives", "program", "ops", "cost", "passes", "experts", "compile", "lower", "archive", "weights", "checkpoint", "config", "plugin",
          "plan", "connect", "state", "record", "training", "reference", "interpreter", "prove"]
 # The same of launch/, above all of core/.
-LAUNCH_ROOMS = ["import", "cli", "start", "cluster", "predict", "measure", "compare", "search", "residual", "view", "verdict", "generate", "doctor", "commands"]
+LAUNCH_ROOMS = ["import", "cli", "start", "cluster", "predict", "measure", "compare", "search", "residual", "view", "verdict", "generate", "doctor", "templates", "commands"]
 
 # (from, to): why it is still there.
 KNOWN_ARROWS = {}

@@ -246,7 +246,7 @@ class Tester:
         kind = words[0]
         if kind == "options-of" or command.where.startswith(("docs/results.md", "docs/results/")):
             return self.options_exist([word for word in words if word != "options-of"])
-        if kind in ("calibrate", "doctor", "launch", "check", "tokenize", "verdict", "residual", "reproduce") or words[:2] == ["bench", "collectives"]:
+        if kind in ("calibrate", "doctor", "launch", "check", "tokenize", "verdict", "residual", "reproduce", "new") or words[:2] == ["bench", "collectives"]:
             return self.options_exist(words)
         if kind in ("train", "advise", "predict"):
             if kind == "train" and option(words, "--model") is None and option(words, "--config") is None and option(words, "--from") is None:

@@ -21,9 +21,9 @@ namespace consist::test {
 
 /// Runs to the end in the root folder, with nothing in the environment that points at the build; fails the test unless it exits
 /// with 0.
-inline std::string run_outside(std::vector<std::string> words) {
+inline std::string run_outside(std::vector<std::string> words, std::chrono::seconds limit = std::chrono::seconds(120)) {
   words.insert(words.begin(), {"env", "-u", "CONSIST_PLUGIN_PATH", "-u", "LD_LIBRARY_PATH", "--chdir=/"});
-  const ChildResult result = run_child(words);
+  const ChildResult result = run_child(words, limit);
   EXPECT_EQ(result.status, 0) << result.output;
   return result.output;
 }
