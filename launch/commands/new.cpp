@@ -66,7 +66,7 @@ void write_files(const fs::path& folder, const std::map<std::string, std::string
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw SystemError("cannot make the folder " + folder.string() + ": " + error.message());
-  for (const auto& [name, text] : files) write_output({.path = (folder / name).string()}, text);
+  for (const auto& [name, text] : files) write_output({.option = "--into", .path = (folder / name).string()}, text);
 }
 
 int make_new(const CommandLine& line) {
