@@ -50,7 +50,7 @@ class RandomError {
  private:
   std::size_t draw_below(std::size_t count) { return std::uniform_int_distribution<std::size_t>(0, count - 1)(random_); }
 
-  /// What it would write keeps the bytes that are there.
+  /// The bytes that it would write stay as they are.
   static std::optional<std::string> leave_out(Instruction& i, const std::string& where) {
     i.op = &registry().get("release");
     i.outputs.clear();
