@@ -19,7 +19,7 @@ import re
 import sys
 
 # Lowest first: a room includes headers of its own and of rooms before it. Public headers (core/include) belong to none.
-ROOMS = ["base", "network", "job", "collectives", "program", "ops", "cost", "passes", "experts", "compile", "lower", "archive", "weights", "checkpoint", "config", "plugin",
+ROOMS = ["base", "expressions", "network", "job", "collectives", "program", "ops", "cost", "passes", "experts", "compile", "lower", "archive", "weights", "checkpoint", "config", "plugin",
          "plan", "connect", "state", "record", "training", "reference", "interpreter", "prove"]
 # The same of launch/, above all of core/.
 LAUNCH_ROOMS = ["import", "cli", "start", "cluster", "predict", "measure", "compare", "search", "residual", "view", "verdict", "generate", "doctor", "templates", "commands"]
@@ -49,7 +49,7 @@ MOST_LINES = 70
 LARGE_FOLDERS = {"core/include/consist": "the public headers, which third parties include by one name"}
 
 # Folders whose comments were read for plain words: what is added there stays plain.
-PLAIN = ("core/include/", "core/ops/", "core/passes/", "core/experts/", "core/lower/", "plugins/strategies/", "plugins/schedules/", "models/")
+PLAIN = ("core/include/", "core/expressions/", "core/ops/", "core/passes/", "core/experts/", "core/lower/", "plugins/strategies/", "plugins/schedules/", "models/")
 # First words of a comment that has no subject: of doc comments everywhere, of those in PLAIN folders, and of a file's first line.
 STARTS = re.compile(r"///<?\s*(Of|What|Whether|How|Which)\b")
 STARTS_PLAIN = re.compile(r"///<?\s*(Of|What|Whether|How|Which|That|Who|Whose|Whom|Whoever|Nobody)\b")
