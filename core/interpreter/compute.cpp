@@ -142,6 +142,12 @@ void swiglu_grad(Work& w) {
   w.out_all(reference::swiglu_grad(w.in(0), w.in(1), w.in(2)));
 }
 
+void split(Work& w) {
+  w.out_all(reference::split(w.in(0), w.attributes().string("parts")));
+}
+void concat(Work& w) {
+  w.out_all(reference::concat(w.all(w.inputs()), w.attributes().string("parts")));
+}
 void map(Work& w) {
   w.out_all(reference::map(w.all(w.inputs()), w.attributes().string("f")));
 }
@@ -294,6 +300,8 @@ std::map<std::string_view, Formula>& formulas() {
                                             {"attention_grad", attention_grad},
                                             {"attention_part", attention_part},
                                             {"attention_part_grad", attention_part_grad},
+                                            {"split", split},
+                                            {"concat", concat},
                                             {"map", map},
                                             {"swiglu", swiglu},
                                             {"swiglu_amax", swiglu},

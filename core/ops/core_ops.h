@@ -46,6 +46,7 @@ void register_map_update(OpRegistry& registry);
 void register_optimizer(OpRegistry& registry);
 void register_muon(OpRegistry& registry);
 void register_channel_parts(OpRegistry& registry);
+void register_split(OpRegistry& registry);
 void register_collectives(OpRegistry& registry);
 void register_storage(OpRegistry& registry);
 

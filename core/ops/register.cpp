@@ -33,6 +33,7 @@ void register_core_ops(OpRegistry& registry) {
   register_optimizer(registry);
   register_muon(registry);
   register_channel_parts(registry);
+  register_split(registry);
   register_collectives(registry);
   register_storage(registry);
   register_with_amax(registry);  // after the ops that it builds on

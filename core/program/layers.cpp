@@ -5,6 +5,7 @@
 
 #include "consist/error.h"
 #include "consist/expression.h"
+#include "consist/head_parts.h"
 
 namespace consist::layers {
 
@@ -83,6 +84,28 @@ TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name) {
 
 TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name) {
   return b.emit_one("map", std::move(inputs), {{"f", Expressions::parse(f).text()}}, std::move(name));
+}
+
+std::vector<TensorId> split(Builder& b, TensorId x, const std::vector<std::int64_t>& widths, const std::string& name) {
+  std::vector<std::string> names;
+  for (std::size_t k = 0; k < widths.size(); ++k) names.push_back(name + "." + std::to_string(k));
+  return b.emit("split", {x}, {{"parts", HeadParts(widths).text()}}, std::move(names));
+}
+
+TensorId concat(Builder& b, std::vector<TensorId> own, std::int64_t heads, std::string name,
+                const std::vector<TensorId>& shared) {
+  std::vector<std::int64_t> widths, shared_widths;
+  for (const TensorId x : own) {
+    const std::int64_t channels = b[x].shape.last();
+    if (heads < 1 || channels % heads != 0) {
+      throw ProgramError(name + ": '" + b[x].name + "' has " + std::to_string(channels) + " channels, which are not those of " +
+                         std::to_string(heads) + " heads");
+    }
+    widths.push_back(channels / heads);
+  }
+  for (const TensorId x : shared) shared_widths.push_back(b[x].shape.last());
+  own.insert(own.end(), shared.begin(), shared.end());
+  return b.emit_one("concat", std::move(own), {{"parts", HeadParts(widths, shared_widths).text()}}, std::move(name));
 }
 
 TensorId scaled(Builder& b, TensorId x, double factor, std::string name) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "consist/head_parts.h"
 #include "consist/token_order.h"
 
 namespace consist::reference {
@@ -143,6 +144,53 @@ Values merged_attention(const Values& a, const Values& b) {
       o.at(i) = a[0]->at(i) * std::exp(one - lse.at(at)) + b[0]->at(i) * std::exp(other - lse.at(at));
   }
   return {o, lse};
+}
+
+namespace {
+/// Where channel `channel` of part `part` of head `head` of `heads` lies in that part's row.
+std::int64_t place_in(const HeadPart& part, std::int64_t head, std::int64_t channel) {
+  return part.shared ? channel : head * part.width + channel;
+}
+/// visit(place in the whole, part, place in the part) for every channel of every head.
+template <typename Visit>
+void each_channel(const HeadParts& parts, std::int64_t rows, std::int64_t heads, Visit visit) {
+  for (std::int64_t head = 0; head < rows * heads; ++head) {
+    const std::int64_t row = head / heads;
+    for (std::size_t k = 0; k < parts.all().size(); ++k) {
+      const HeadPart& part = parts.all()[k];
+      const std::int64_t of_row = row * (part.shared ? part.width : heads * part.width);
+      for (std::int64_t i = 0; i < part.width; ++i)
+        visit(head * parts.head_dim() + part.first + i, k, of_row + place_in(part, head % heads, i));
+    }
+  }
+}
+Shape with_channels(Shape shape, std::int64_t channels) {
+  shape[shape.rank() - 1] = channels;
+  return shape;
+}
+}  // namespace
+
+Values split(const Value& x, const std::string& text) {
+  const HeadParts parts = HeadParts::parse(text);
+  const std::int64_t heads = x.shape.last() / parts.head_dim();
+  Values made;
+  for (const HeadPart& part : parts.all())
+    made.emplace_back(zeros(x.dtype, with_channels(x.shape, part.shared ? part.width : heads * part.width)));
+  each_channel(parts, x.shape.rows(), heads,
+               [&](std::int64_t whole, std::size_t k, std::int64_t at) { made[k]->at(at) += x.at(whole); });
+  return made;
+}
+
+Values concat(const Values& in, const std::string& text) {
+  const HeadParts parts = HeadParts::parse(text);
+  std::size_t given = 0;
+  while (!in[given]) ++given;
+  const std::int64_t heads = in[given]->shape.last() / parts.all()[given].width;
+  Value y = zeros(in[given]->dtype, with_channels(in[given]->shape, heads * parts.head_dim()));
+  each_channel(parts, y.shape.rows(), heads, [&](std::int64_t whole, std::size_t k, std::int64_t at) {
+    if (in[k]) y.at(whole) = in[k]->at(at);
+  });
+  return {y};
 }
 
 Values map(const Values& in, const std::string& f) {

@@ -212,6 +212,18 @@ TEST(Gradient, ExpressionsOfActivationsAndOfWeights) {
   Gradients(m).check();
 }
 
+// Heads of 4 and 2 channels of their own and 2 that all share; of one split a part is not read.
+TEST(Gradient, PartsOfHeads) {
+  Model m;
+  const std::vector<TensorId> parts = layers::split(m.b, m.x, {3, 1}, "parts");
+  const TensorId shared = layers::linear(m.b, m.x, m.weight("shared", 2, kChannels), no_tensor, "shared.x");
+  const TensorId joined = layers::concat(m.b, {parts[1], parts[0]}, 3, "joined", {shared});
+  const std::vector<TensorId> again = layers::split(m.b, joined, {2, 3, 1}, "again");
+  const TensorId y = layers::linear(m.b, again[1], m.weight("w", kChannels, 9), no_tensor, "y");
+  m.finish(y, m.embed);
+  Gradients(m).check();
+}
+
 TEST(Gradient, SeveralExpressionsOfOneTensor) {
   Model m;
   const std::vector<TensorId> made = m.b.emit("map", {m.x}, {{"f", std::string("tanh(a);a*a;2*a")}}, {"t", "s", "d"});

@@ -26,6 +26,8 @@ Values forward(std::string_view op, const Values& in, const Attributes& attribut
   if (op == "attention")
     return attention(in, attributes.integer("head_dim"), {.window = attributes.integer_or("window", 0)},
                      attention_scores(attributes));
+  if (op == "split") return split(*in[0], attributes.string("parts"));
+  if (op == "concat") return concat(in, attributes.string("parts"));
   if (op == "map") return map(in, attributes.string("f"));
   if (op == "swiglu") return swiglu(in);
   if (op == "lm_head_loss") return lm_head_loss(in, attributes.real("scale"));

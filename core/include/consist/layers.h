@@ -53,6 +53,17 @@ CONSIST_API TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string 
 /// a gradient by tensors of the output's shape and by vectors of channels. ERRORS: ProgramError.
 CONSIST_API TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name);
 
+/// Cuts the channels of each head of x [batch, sequence, heads*head_dim] into parts of `widths` channels, which add up to
+/// head_dim: part i is [batch, sequence, heads*widths[i]]. With head_dim channels in all, slices of the channels. ERRORS:
+/// ProgramError.
+CONSIST_API std::vector<TensorId> split(Builder& b, TensorId x, const std::vector<std::int64_t>& widths, const std::string& name);
+
+/// The inverse: [batch, sequence, heads*head_dim], in which each head has its slice of every tensor of `own`, whose channels are
+/// those of `heads` heads, and behind these all channels of every tensor of `shared`, the same for each head. ERRORS:
+/// ProgramError.
+CONSIST_API TensorId concat(Builder& b, std::vector<TensorId> own, std::int64_t heads, std::string name,
+                            const std::vector<TensorId>& shared = {});
+
 /// factor * x, whatever the shape of x; rounded once.
 CONSIST_API TensorId scaled(Builder& b, TensorId x, double factor, std::string name);
 

@@ -1,5 +1,6 @@
 #include "plugins/strategies/common/linears_behind.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "consist/op.h"
@@ -22,8 +23,18 @@ std::vector<InstructionId> linears_behind(const Program& program, const DefUse& 
     return linears;
   }
   const std::optional<ChannelSplit> split = i.op->channel_split(i.attributes);
-  if (!split || split->inputs != 1 || i.outputs[0] != activation) return {};
-  return linears_behind(program, def_use, i.inputs[0]);
+  if (!split || split->inputs < 1 || i.op->attends()) return {};
+  std::vector<InstructionId> linears;
+  for (int k = 0; k < split->inputs; ++k) {
+    const TensorId input = i.inputs[static_cast<std::size_t>(k)];
+    if (input == no_tensor) return {};
+    const std::vector<InstructionId> behind = linears_behind(program, def_use, input);
+    if (behind.empty()) return {};
+    for (const InstructionId at_linear : behind) {
+      if (std::find(linears.begin(), linears.end(), at_linear) == linears.end()) linears.push_back(at_linear);
+    }
+  }
+  return linears;
 }
 
 }  // namespace consist::strategies

@@ -1,5 +1,6 @@
 #include "plugins/strategies/cp/repeated_heads.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,10 +18,15 @@ void repeat_heads(Program& forward, const std::vector<RepeatedHeads>& wanted) {
   std::map<InstructionId, RepeatedHeads> of_linear;
   for (const RepeatedHeads& heads : wanted) {
     const std::vector<InstructionId> linears = strategies::linears_behind(forward, def_use, heads.activation);
-    if (linears.empty()) {
-      throw UsageError("cp: heads of '" + forward[heads.activation].name +
-                       "' would be repeated, but no linear makes it; choose a size for cp that divides the heads, or --cp.attention "
-                       "gather");
+    const auto is_part = [&](InstructionId linear) {  // of a linear whose other channels are no such heads
+      const TensorId y = forward.instructions[static_cast<std::size_t>(linear)].outputs[0];
+      return forward[y].shape.last() != forward[heads.activation].shape.last();
+    };
+    if (linears.empty() || std::ranges::any_of(linears, is_part)) {
+      throw UsageError(
+          "cp: heads of '" + forward[heads.activation].name +
+          "' would be repeated, but no linear makes it as it is; choose a size for cp that divides the heads, or --cp.attention "
+          "gather");
     }
     for (const InstructionId linear : linears) of_linear.emplace(linear, heads);
   }

@@ -86,7 +86,8 @@ class Partitioner {
   /// True if `i` is one of those in between: its output is sharded for the op that reads it.
   bool feeds_another_split(const Instruction& i) const {
     const std::optional<ChannelSplit> split = i.op->channel_split(i.attributes);
-    return !split || split->inputs < 1 || (split->inputs == 1 && read_by_split_.contains(i.outputs[0]));
+    const auto is_read = [&](TensorId output) { return read_by_split_.contains(output); };
+    return !split || split->inputs < 1 || (split->inputs == 1 && std::ranges::any_of(i.outputs, is_read));
   }
 
   void split_outputs(const Instruction& linear) {
@@ -104,10 +105,11 @@ class Partitioner {
       if (made_by.back().empty()) return;  // not of linears: it stays unsharded, as the ops' rules have it
     }
     const auto groups_of = [&](std::size_t k) { return program_[i.inputs[k]].shape[2] / split.unit_of(k); };
+    if (!i.op->attends() && split.unit > 1 && groups_of(0) == 1) return;  // one head, such as a part of keys that all heads share
     for (std::size_t k = 0; k < made_by.size(); ++k) {
       const std::int64_t groups = groups_of(k);
       const bool repeats = split.unit > 1 && k > 0 && ranks_ % groups == 0;
-      if (groups % ranks_ != 0 && !repeats) refuse(what_is_split(i, k), groups);
+      if (groups % ranks_ != 0 && !(repeats && made_whole(i.inputs[k], made_by[k]))) refuse(what_is_split(i, k), groups);
     }
     for (std::size_t k = 0; k < made_by.size(); ++k) {
       for (const Instruction* linear : made_by[k]) {
@@ -118,6 +120,13 @@ class Partitioner {
       }
     }
     split_.insert(i.outputs[0]);
+  }
+
+  /// True if the linears' outputs have the channels of `activation`, so that repeating their heads repeats its heads.
+  bool made_whole(TensorId activation, const std::vector<const Instruction*>& linears) const {
+    return std::ranges::all_of(linears, [&](const Instruction* linear) {
+      return program_[linear->outputs[0]].shape[channel_dim] == program_[activation].shape[channel_dim];
+    });
   }
 
   /// Names the size by which input k of an op is sharded, for messages.

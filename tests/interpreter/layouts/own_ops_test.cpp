@@ -316,6 +316,53 @@ Change with_expressions() {
   }};
 }
 
+/// Latent attention: queries and keys of parts, of which one is the same for all heads, and values of another size.
+Change with_latent_attention() {
+  return {.operands = [](Builder& b, TensorId& x, TensorId& /*table*/) {
+    const std::int64_t channels = b.program()[x].shape.last(), heads = 4;
+    const auto linear = [&](TensorId from, const char* name, std::int64_t out) {
+      return layers::linear(b, from, b.parameter(name, {out, b.program()[from].shape.last()}, 0, 0.2F, true), no_tensor,
+                            std::string(name) + ".y");
+    };
+    const std::vector<TensorId> q = layers::split(b, linear(x, "latent.q", heads * 6), {4, 2}, "q.parts");
+    const std::vector<TensorId> low = layers::split(b, linear(x, "latent.low", 10), {8, 2}, "low.parts");
+    const std::vector<TensorId> kv = layers::split(b, linear(low[0], "latent.kv", heads * 7), {4, 3}, "kv.parts");
+    const TensorId turned = layers::map(b, "tanh(a)", {q[1]}, "turned");
+    const TensorId mixed = layers::attention(b, layers::concat(b, {q[0], turned}, heads, "q.whole"),
+                                             layers::concat(b, {kv[0]}, heads, "k.whole", {low[1]}), kv[1], 6, "latent");
+    x = layers::map(b, "a+b", {x, linear(mixed, "latent.o", channels)}, "x.latent");
+  }};
+}
+
+TEST(OwnOps, PartsOfHeadsGiveTheSameInEveryLayout) {
+  for (const Words& words :
+       {Words{"--strategy=ddp", "--ranks=2"}, Words{"--strategy=zero3-offload", "--ranks=2"},
+        Words{"--strategy=tp-sp=2", "--ranks=2"}, Words{"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.sequence-parallel=false"},
+        Words{"--strategy=tp-sp=2+ddp=2", "--ranks=4", "--accumulation=2"}, Words{"--strategy=cp=2", "--ranks=2"},
+        Words{"--strategy=cp=2", "--ranks=2", "--cp.attention=ulysses"},
+        Words{"--strategy=ddp", "--ranks=2", "--precision=bf16"}})
+    expect_what_one_rank_does(with_latent_attention(), words);
+}
+
+// One key/value head, which is a part of what a linear makes: repeating the linear's channels would repeat other ones.
+TEST(OwnOps, APartOfAHeadIsNotRepeated) {
+  const Change change{.operands = [](Builder& b, TensorId& x, TensorId& /*table*/) {
+    const std::int64_t channels = b.program()[x].shape.last();
+    const auto linear = [&](const char* name, std::int64_t out) {
+      return layers::linear(b, x, b.parameter(name, {out, channels}, 0, 0.2F, true), no_tensor, std::string(name) + ".y");
+    };
+    const std::vector<TensorId> kv = layers::split(b, linear("latent.kv", 7), {4, 3}, "kv.parts");
+    const TensorId mixed = layers::attention(b, linear("latent.q", channels), kv[0], kv[1], 4, "latent");
+    x = layers::map(
+        b, "a+b",
+        {x, layers::linear(b, mixed, b.parameter("latent.o", {channels, channels / 4 * 3}, 0, 0.2F, true), no_tensor, "o.y")},
+        "x.latent");
+  }};
+  EXPECT_THAT(refusal(change, {"--strategy=tp-sp=2", "--ranks=2"}),
+              HasSubstr("the number of key/value heads is 1, which 2 ranks cannot share"));
+  EXPECT_THAT(refusal(change, cp + Words{"--cp.attention=ulysses"}), HasSubstr("no linear makes it as it is"));
+}
+
 TEST(OwnOps, ExpressionsGiveTheSameInEveryLayout) {
   for (const Words& words : {Words{"--strategy=ddp", "--ranks=2"}, Words{"--strategy=zero2", "--ranks=2"},
                              Words{"--strategy=zero3-offload", "--ranks=2"}, Words{"--strategy=tp-sp=2", "--ranks=2"},
