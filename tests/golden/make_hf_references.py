@@ -25,7 +25,7 @@ import statistics
 
 import torch
 import transformers
-from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+from transformers import (DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 STEPS, ROWS, SEQUENCE = 5, 2, 32
@@ -62,6 +62,14 @@ def gemma3(**sizes):
     return Gemma3ForCausalLM, Gemma3TextConfig(rms_norm_eps=1e-6, max_position_embeddings=128, bos_token_id=2, eos_token_id=1, **sizes)
 
 
+def deepseek2(**sizes):
+    return DeepseekV2ForCausalLM, DeepseekV2Config(rms_norm_eps=1e-5, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, **sizes)
+
+
+def deepseek3(**sizes):
+    return DeepseekV3ForCausalLM, DeepseekV3Config(rms_norm_eps=1e-5, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, **sizes)
+
+
 # Odd vocabularies and channels that are no multiples of a vector register are on purpose.
 MODELS = {
     "llama-untied": llama(vocab_size=101, hidden_size=32, intermediate_size=56, num_attention_heads=4, num_key_value_heads=2,
@@ -95,6 +103,13 @@ MODELS = {
     "gemma3": gemma3(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
                      query_pre_attn_scalar=20, sliding_window=7, pad_token_id=0,
                      layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]),
+    # Of another one there: latent attention, whose values have fewer channels than keys, a dense layer, and experts beside a shared one.
+    "deepseek-v2": deepseek2(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, q_lora_rank=None,
+                             kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=10, first_k_dense_replace=1, n_routed_experts=4,
+                             num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16, routed_scaling_factor=1.5),
+    # Queries of low rank, values with more channels than keys, every layer dense.
+    "deepseek-v3": deepseek3(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+                             q_lora_rank=20, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=16, first_k_dense_replace=2),
 }
 
 

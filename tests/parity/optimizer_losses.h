@@ -13,6 +13,7 @@
 #include "core/plugin/host.h"
 #include "core/training/trainer.h"
 #include "core/weights/model_weights.h"
+#include "core/weights/stored_parts.h"
 #include "tests/parity/reference.h"
 
 namespace consist::test {
@@ -70,8 +71,10 @@ inline OptimizerLosses losses_of(const Reference& reference, const nlohmann::jso
   TrainingState state(std::move(programs), *device, {}, 0, 0);
   state.allocate(false);
   const ModelWeights weights(reference.folder);
-  state.load_weights(
-      [&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); });
+  const Program& program = state.step().program();
+  state.load_weights([&](const std::string& name, std::int64_t first, std::span<float> out) {
+    read_parts(weights, stored_parts(name, program[program.find(name)].shape), first, out);
+  });
 
   const std::size_t steps = run.at("losses").size();
   const RepeatedRows rows(reference, steps);
