@@ -149,7 +149,19 @@ void concat(Work& w) {
   w.out_all(reference::concat(w.all(w.inputs()), w.attributes().string("parts")));
 }
 void map(Work& w) {
-  w.out_all(reference::map(w.all(w.inputs()), w.attributes().string("f")));
+  std::size_t any = 0;
+  while (!w.makes(any)) ++any;
+  w.out_all(reference::map(w.all(w.inputs()), Expressions::parse(w.attributes().string("f")), w.out_shape(any)));
+}
+void reduce(Work& w) {
+  const reference::Values in = w.all(w.inputs());
+  const Expressions f = Expressions::parse(w.attributes().string("f"));
+  Shape shape = w.out_shape(0);
+  shape[shape.rank() - 1] = w.attributes().integer_or("columns", 1);
+  for (std::size_t k = 0; k < in.size(); ++k) {
+    if (f.reads_of(static_cast<int>(k)) == std::vector{Reads::same}) shape = in[k]->shape;
+  }
+  w.out_all(reference::reduce(in, f, w.attributes().string("by"), shape));
 }
 
 void lm_head_loss(Work& w) {
@@ -303,6 +315,7 @@ std::map<std::string_view, Formula>& formulas() {
                                             {"split", split},
                                             {"concat", concat},
                                             {"map", map},
+                                            {"reduce", reduce},
                                             {"swiglu", swiglu},
                                             {"swiglu_amax", swiglu},
                                             {"swiglu_grad", swiglu_grad},

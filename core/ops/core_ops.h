@@ -42,6 +42,7 @@ void register_targets(OpRegistry& registry);
 void register_repeat_heads(OpRegistry& registry);
 void register_elementwise(OpRegistry& registry);
 void register_map(OpRegistry& registry);
+void register_reduce(OpRegistry& registry);
 void register_map_update(OpRegistry& registry);
 void register_optimizer(OpRegistry& registry);
 void register_muon(OpRegistry& registry);

@@ -1,39 +1,13 @@
 // map: expressions of the elements of its inputs (consist/expression.h), one result for each output.
-#include "consist/expression.h"
-#include "core/base/index.h"
-#include "core/ops/core_ops.h"
+#include "core/ops/expression_op.h"
 
 namespace consist::ops {
 namespace {
 
-/// The shape of an input that is read in that way beside outputs of shape `whole`; nothing of an element, which lies in a vector
-/// of any length.
-std::optional<Shape> shape_read(Reads reads, const Shape& whole) {
-  Shape shape = whole;
-  switch (reads) {
-    case Reads::same:
-      return shape;
-    case Reads::channel:
-      return Shape{whole.last()};
-    case Reads::row:
-      if (whole.rank() > 0) shape[whole.rank() - 1] = 1;
-      return shape;
-    case Reads::element:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
-
-std::string letter_of(std::size_t input) {
-  return std::string(1, static_cast<char>('a' + input));
-}
-
-class Map final : public NamedOp {
+class Map final : public ExpressionOp {
  public:
-  Map() : NamedOp("map") {}
-  Separable separable() const noexcept override { return Separable::tokens; }
+  Map() : ExpressionOp("map") {}
   bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
-  bool takes_strided_view(int /*input*/) const noexcept override { return true; }
   bool makes_strided_view(int /*output*/) const noexcept override { return true; }
   /// A function of a parameter by elements: its gradient is summed over tokens, too, and wants the precision's dtype.
   bool passes_parameters_on() const noexcept override { return true; }
@@ -51,175 +25,24 @@ class Map final : public NamedOp {
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const Expressions f = expressions(attributes);
-    f.steps();
-    if (f.inputs() != static_cast<int>(in.size())) {
-      fail("'" + f.text() + "' reads " + std::to_string(f.inputs()) + " inputs, there are " + std::to_string(in.size()));
-    }
-    const std::size_t whole = whole_input(f);
-    const TensorType& leading = present(in, whole);
-    for (std::size_t k = 0; k < in.size(); ++k)
-      check_operand(in, k, reads(f, k), f.elements_of(static_cast<int>(k)), leading.shape);
-    const DType dtype = attributes.has("dtype") ? dtype_attribute(attributes) : leading.dtype;
+    const Shape shape = checked_shape(in, f, attributes);
+    const DType dtype = attributes.has("dtype") ? dtype_attribute(attributes) : in[leading_input(f, attributes)]->dtype;
     require(dtype == DType::f32 || dtype == DType::bf16, "attribute 'dtype' must be f32 or bf16");
-    return Types(f.results().size(), TensorType{dtype, leading.shape});
+    return Types(f.results().size(), TensorType{dtype, shape});
   }
 
   void shard(AxisSharding& axis, const Types& in, const Attributes& attributes) const override {
     const Expressions f = expressions(attributes);
-    if (keeps_summands(axis, f)) {
-      axis.outputs.assign(f.results().size(), Placement::partial());
-      return;
+    Placement placement = Placement::partial();
+    if (!keeps_summands(axis, f)) {
+      const int last = in[leading_input(f, attributes)]->shape.rank() - 1;
+      placement = placement_of(axis, f, attributes, last);
+      place_inputs(axis, f, placement, last);
     }
-    const std::size_t whole = whole_input(f);
-    Placement placement = Placement::replicate();
-    bool broadcasts = false;
-    for (std::size_t k = axis.inputs.size(); k-- > 0;) {
-      const Reads how = reads(f, k);
-      broadcasts = broadcasts || how == Reads::channel || how == Reads::row;
-      if (how == Reads::same && (axis.inputs[k].is_shard() || axis.inputs[k].is_flat())) placement = axis.inputs[k];
-    }
-    if (placement.is_flat() && broadcasts) placement = Placement::replicate();  // a flat slice knows no channels
-    const int last = in[whole]->shape.rank() - 1;
-    for (std::size_t k = 0; k < axis.inputs.size(); ++k) axis.inputs[k] = placement_read(reads(f, k), placement, last);
     axis.outputs.assign(f.results().size(), placement);
   }
 
-  void differentiate(Differentiator& d, const Instruction& i) const override {
-    const Expressions f = expressions(i.attributes);
-    for (std::size_t k = 0; k < i.inputs.size(); ++k) {
-      if (!d.requires_grad(i.inputs[k])) continue;
-      const Reads how = reads(f, k);
-      if (how != Reads::same && how != Reads::channel) {
-        fail("'" + f.text() + "' has no gradient by " + letter_of(k) + ", which it reads by " +
-             (how == Reads::row ? "rows" : "elements") +
-             ": freeze what it depends on, or write it as a tensor of the output's shape");
-      }
-    }
-    same_gradients(d, i, f);
-    for (std::size_t k = 0; k < i.inputs.size(); ++k) {
-      if (d.requires_grad(i.inputs[k]) && reads(f, k) == Reads::channel) channel_gradient(d, i, f, k);
-    }
-  }
-
- private:
-  Expressions expressions(const Attributes& attributes) const { return Expressions::parse(attributes.string("f")); }
-
-  /// The way in which input k is read. ERRORS: not at all, or in two ways.
-  Reads reads(const Expressions& f, std::size_t k) const {
-    const std::vector<Reads> found = f.reads_of(static_cast<int>(k));
-    if (found.empty()) fail("'" + f.text() + "' does not read " + letter_of(k) + ": leave the input out");
-    if (found.size() > 1) fail("'" + f.text() + "' reads " + letter_of(k) + " in two ways, such as b and b[c]");
-    return found[0];
-  }
-  /// The first input that has the outputs' shape.
-  std::size_t whole_input(const Expressions& f) const {
-    for (int k = 0; k < f.inputs(); ++k) {
-      if (reads(f, index(k)) == Reads::same) return index(k);
-    }
-    fail("'" + f.text() + "' reads no input of the output's shape");
-  }
-  void check_operand(const Types& in, std::size_t k, Reads how, int elements, const Shape& whole) const {
-    const TensorType& type = present(in, k);
-    if (type.dtype != DType::f32 && type.dtype != DType::bf16) {
-      fail(letter_of(k) + " is " + std::string(name_of(type.dtype)) + ", it must be f32 or bf16");
-    }
-    const std::optional<Shape> shape = shape_read(how, whole);
-    if (shape && type.shape != *shape)
-      fail(letter_of(k) + " has the shape " + type.shape.text() + ", by the way in which it is read it must be " + shape->text());
-    if (!shape && (type.shape.rank() > 1 || type.shape.elements() < elements)) {
-      fail(letter_of(k) + " has the shape " + type.shape.text() + ", which has no element " + std::to_string(elements - 1) +
-           " of a vector");
-    }
-  }
-  /// True if one input is partial, all others are there as they are, and results are proportional to it.
-  bool keeps_summands(const AxisSharding& axis, const Expressions& f) const {
-    int summands = -1;
-    for (std::size_t k = 0; k < axis.inputs.size(); ++k) {
-      if (axis.inputs[k].is_replicate()) continue;
-      if (!axis.inputs[k].is_partial() || summands >= 0 || reads(f, k) != Reads::same) return false;
-      summands = static_cast<int>(k);
-    }
-    return summands >= 0 && f.proportional_to(summands);
-  }
-  static Placement placement_read(Reads how, Placement whole, int last) {
-    if (how == Reads::same) return whole;
-    if (how == Reads::channel) return whole.is_shard(last) ? Placement::shard(0) : Placement::replicate();
-    if (how == Reads::row) return whole.is_shard(last) ? Placement::replicate() : whole;
-    return Placement::replicate();
-  }
-
-  /// The gradient by input k as an expression of the forward inputs and, behind them, the gradients of the outputs.
-  struct Gradient {
-    Expressions f;
-    std::vector<TensorId> inputs;
-  };
-  /// By several inputs at once, one result each; inputs that no result reads are left out.
-  Gradient gradient(Differentiator& d, const Instruction& i, Expressions f, const std::vector<std::size_t>& by) const {
-    std::vector<TensorId> operands = i.inputs;
-    std::vector<int> seeds;
-    for (const TensorId output : i.outputs) {
-      const TensorId dy = output == no_tensor ? no_tensor : d.gradient(output);
-      seeds.push_back(-1);
-      if (dy == no_tensor) continue;
-      if (operands.size() == Expressions::max_inputs)
-        fail("its gradient has more than 12 inputs: divide the expression into two");
-      seeds.back() = f.input(static_cast<int>(operands.size()));
-      operands.push_back(dy);
-    }
-    std::vector<int> results;
-    for (const std::size_t k : by) {
-      const int node = f.input(static_cast<int>(k), reads(expressions(i.attributes), k));
-      results.push_back(f.gradient(seeds, node));
-    }
-    f.set_results(results);
-    std::vector<int> places(operands.size(), -1);
-    Gradient made;
-    for (std::size_t k = 0; k < operands.size(); ++k) {
-      if (f.reads_of(static_cast<int>(k)).empty()) continue;
-      places[k] = static_cast<int>(made.inputs.size());
-      made.inputs.push_back(operands[k]);
-    }
-    made.f = f.renumbered(places);
-    return made;
-  }
-
-  /// By the inputs of the outputs' shape: one instruction for those whose gradients have one dtype.
-  void same_gradients(Differentiator& d, const Instruction& i, const Expressions& f) const {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      std::vector<std::size_t> by;
-      for (std::size_t k = 0; k < i.inputs.size(); ++k) {
-        const bool wanted = d.requires_grad(i.inputs[k]) && reads(f, k) == Reads::same;
-        if (wanted && d.gradient_dtype(i.inputs[k]) == dtype) by.push_back(k);
-      }
-      if (by.empty()) continue;
-      const Gradient made = gradient(d, i, f, by);
-      std::vector<std::string> names;
-      for (const std::size_t k : by) names.push_back(d.program()[i.inputs[k]].name + ".grad");
-      const std::vector<TensorId> gradients = emit(d, made, dtype, names);
-      for (std::size_t r = 0; r < by.size(); ++r) d.accumulate_grad(i.inputs[by[r]], gradients[r]);
-    }
-  }
-
-  /// By a vector of channels: the sum over rows of the gradient by elements.
-  void channel_gradient(Differentiator& d, const Instruction& i, const Expressions& f, std::size_t k) const {
-    const TensorId vector = i.inputs[k];
-    const std::string name = d.program()[vector].name + ".grad";
-    const TensorId whole = i.inputs[whole_input(f)];
-    require(d.program()[whole].shape.rank() == 3,
-            "the gradient by channels is there for activations [batch, sequence, channels]");
-    const TensorId elements = emit(d, gradient(d, i, f, {k}), d.program()[whole].dtype, {name + ".elements"})[0];
-    const Attributes attributes{{"dtype", dtype_value(d.gradient_dtype(vector))}};
-    d.accumulate_grad(vector, d.build().emit_one("linear_bias_grad", {elements, d.accumulator(vector)}, attributes, name));
-  }
-
-  /// The results of a gradient; where it is one incoming gradient as it is, that.
-  std::vector<TensorId> emit(Differentiator& d, const Gradient& made, DType dtype, const std::vector<std::string>& names) const {
-    if (made.inputs.empty()) fail("a gradient is 0 everywhere: the expression does not depend on a trained input");
-    if (made.inputs.size() == 1 && made.f.multiple_of(0) == 1.0 && d.program()[made.inputs[0]].dtype == dtype) return made.inputs;
-    Attributes attributes{{"f", made.f.text()}};
-    if (d.program()[made.inputs[whole_input(made.f)]].dtype != dtype) attributes.set("dtype", dtype_value(dtype));
-    return d.build().emit("map", made.inputs, attributes, names);
-  }
+  void differentiate(Differentiator& d, const Instruction& i) const override { differentiate_by_inputs(d, i, Reads::same); }
 };
 
 }  // namespace

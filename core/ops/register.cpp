@@ -29,6 +29,7 @@ void register_core_ops(OpRegistry& registry) {
   register_repeat_heads(registry);
   register_elementwise(registry);
   register_map(registry);
+  register_reduce(registry);
   register_map_update(registry);
   register_optimizer(registry);
   register_muon(registry);

@@ -86,6 +86,20 @@ TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::
   return b.emit_one("map", std::move(inputs), {{"f", Expressions::parse(f).text()}}, std::move(name));
 }
 
+TensorId reduce(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name) {
+  Expressions summed = Expressions::parse(f);
+  for (std::size_t k = 0; by == Reduction::mean && k < inputs.size(); ++k) {
+    if (summed.reads_of(static_cast<int>(k)) != std::vector{Reads::same}) continue;
+    std::vector<int> results = summed.results();
+    for (int& result : results)
+      result = summed.apply(Function::divide, {result, summed.constant(static_cast<double>(b[inputs[k]].shape.last())), -1});
+    summed.set_results(std::move(results));
+    break;
+  }
+  const std::string how = by == Reduction::max ? "max" : "sum";
+  return b.emit_one("reduce", std::move(inputs), {{"f", summed.text()}, {"by", how}}, std::move(name));
+}
+
 std::vector<TensorId> split(Builder& b, TensorId x, const std::vector<std::int64_t>& widths, const std::string& name) {
   std::vector<std::string> names;
   for (std::size_t k = 0; k < widths.size(); ++k) names.push_back(name + "." + std::to_string(k));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "consist/head_parts.h"
 #include "consist/token_order.h"
@@ -233,6 +234,17 @@ Values map(const Values& in, const Expressions& expressions, const Shape& shape)
     for (std::size_t k = 0; k < made.size(); ++k) made[k]->at(i) = value[static_cast<std::size_t>(expressions.results()[k])];
   }
   return made;
+}
+
+Values reduce(const Values& in, const Expressions& f, const std::string& by, const Shape& shape) {
+  const Value elements = *map(in, f, shape)[0];
+  const std::int64_t columns = shape.last();
+  Value made = zeros(DType::f32, with_channels(shape, 1));
+  for (std::int64_t row = 0; row < made.shape.elements(); ++row) {
+    const auto first = elements.data.begin() + row * columns;
+    made.at(row) = by == "max" ? *std::max_element(first, first + columns) : std::accumulate(first, first + columns, 0.0);
+  }
+  return {made};
 }
 
 Values swiglu(const Values& in) {

@@ -83,6 +83,8 @@ Values concat(const Values& in, const std::string& parts);
 Values map(const Values& in, const std::string& f);
 /// The same, for results of that shape.
 Values map(const Values& in, const Expressions& f, const Shape& shape);
+/// The sum of each row of elements of shape `shape` or, by "max", the largest.
+Values reduce(const Values& in, const Expressions& f, const std::string& by, const Shape& shape);
 
 Values swiglu(const Values& in);
 

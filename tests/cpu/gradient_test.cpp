@@ -212,6 +212,20 @@ TEST(Gradient, ExpressionsOfActivationsAndOfWeights) {
   Gradients(m).check();
 }
 
+// A norm of the model's own, a softmax without its largest, and columns that are read by rows.
+TEST(Gradient, SumsOverChannelsAndWhatReadsThem) {
+  Model m;
+  const TensorId gain = m.vector("gain", kChannels);
+  const TensorId mean = layers::reduce(m.b, layers::Reduction::mean, "a*a", {m.x}, "mean");
+  const TensorId normed = layers::map(m.b, "a*rsqrt(b[r]+0.01)*c[c]", {m.x, mean, gain}, "normed");
+  const TensorId most = layers::reduce(m.b, layers::Reduction::max, "a", {normed}, "most");
+  const TensorId sum = layers::reduce(m.b, layers::Reduction::sum, "exp(a-b[r])*c[c]", {normed, most, gain}, "sum");
+  const TensorId rows = layers::map(m.b, "tanh(a)+1", {sum}, "rows");
+  const TensorId plain = layers::reduce(m.b, layers::Reduction::sum, "a+b[r]", {normed, rows}, "plain");
+  m.finish(layers::map(m.b, "exp(a-b[r])/c[r]+tanh(d[r])", {normed, most, rows, plain}, "y"), m.embed);
+  Gradients(m).check();
+}
+
 // Heads of 4 and 2 channels of their own and 2 that all share; of one split a part is not read.
 TEST(Gradient, PartsOfHeads) {
   Model m;

@@ -1,4 +1,5 @@
-// The source that map writes is taken by NVRTC, for GPUs with and without an instruction that rounds to bf16; no GPU is needed.
+// The sources that map and reduce write are taken by NVRTC, for GPUs with and without an instruction that rounds to bf16; no GPU
+// is needed.
 #include "plugins/devices/cuda/kernels/common/map_source.h"
 
 #include <gtest/gtest.h>
@@ -40,6 +41,8 @@ TEST(MapSource, NvrtcTakesEveryFunctionFormAndDtype) {
         EXPECT_EQ(refused(map_source(f, form), "sm_90"), "") << text;
         form.rounds_bf16 = false;
         EXPECT_EQ(refused(map_source(f, form), "sm_75"), "") << text;
+        if (f.results().size() > 1) continue;
+        for (const bool largest : {false, true}) EXPECT_EQ(refused(reduce_source(f, form, largest), "sm_75"), "") << text;
       }
     }
   }

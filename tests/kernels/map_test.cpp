@@ -29,6 +29,36 @@ TEST_P(DeviceKernel, Map) {
   check("tanh(a);sigmoid(a);exp(a/4)", {random({1, 7, 1031}, 10)});
 }
 
+TEST_P(DeviceKernel, ReduceOverChannels) {
+  // One channel and several packs; rows that are fewer and more than a block's; channels beyond a block of the processor's loop.
+  for (const Shape& whole : {Shape{3, 5, 1}, Shape{2, 5, 12}, Shape{1, 3, 257}, Shape{2, 9, 1032}}) {
+    const Value x = random(whole, 1, 0.3), y = random(whole), channel = random({whole.last()}),
+                row = random({whole[0], whole[1], 1}), numbers = random({3});
+    const auto check = [&](const char* f, const Values& in) {
+      for (const char* by : {"sum", "max"}) {
+        SCOPED_TRACE(whole.text() + " " + by + " " + f);
+        const Values found = run("reduce", in, {{"f", std::string(f)}, {"by", std::string(by)}});
+        expect_close(found[0], *reference::reduce(in, Expressions::parse(f), by, whole)[0], 2 * tolerance(), "result");
+      }
+    };
+    check("a", {x});
+    check("a*a", {x});
+    check("exp(a/4)*b", {x, y});
+    check("a*b[c]+c[r]*d[2]", {x, channel, row, numbers});
+  }
+}
+
+// Rows whose channels are of no input, as gradients of sums have them.
+TEST_P(DeviceKernel, ExpressionsOfRowsAlone) {
+  const Value row = random({3, 5, 1}), channel = random({12});
+  const Expressions f = Expressions::parse("a[r]*b[c]");
+  Attributes attributes{{"f", f.text()}, {"columns", std::int64_t{12}}, {"dtype", std::string(name_of(dtype()))}};
+  expect_close(run("map", {row, channel}, attributes)[0], *reference::map({row, channel}, f, {3, 5, 12})[0], tolerance(), "map");
+  attributes.set("by", std::string("sum"));
+  expect_close(run("reduce", {row, channel}, attributes)[0], *reference::reduce({row, channel}, f, "sum", {3, 5, 12})[0],
+               2 * tolerance(), "reduce");
+}
+
 /// Momentum, and a scalar state that counts steps: two parameters in one instruction.
 TEST_P(DeviceKernel, MapUpdate) {
   const Attributes rule{{"f", std::string("t0=0.9*e+d[0]*b; t1=f[0]+1; a-c[0]/t1*t0; t0; t1")}};

@@ -28,6 +28,7 @@ Values forward(std::string_view op, const Values& in, const Attributes& attribut
                      attention_scores(attributes));
   if (op == "split") return split(*in[0], attributes.string("parts"));
   if (op == "concat") return concat(in, attributes.string("parts"));
+  if (op == "reduce") return reduce(in, Expressions::parse(attributes.string("f")), attributes.string("by"), in[0]->shape);
   if (op == "map") return map(in, attributes.string("f"));
   if (op == "swiglu") return swiglu(in);
   if (op == "lm_head_loss") return lm_head_loss(in, attributes.real("scale"));

@@ -1,6 +1,7 @@
 // The core's ops as functions, for authors of models. Shapes: x is [batch, sequence, channels]; weights are [out, in].
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,13 @@ CONSIST_API TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, s
 CONSIST_API TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name);
 
 /// `f` of the elements of `inputs`, as consist/expression.h states it, with one result: "gelu_tanh(a)*b", "1+a", "a*b[c]". It has
-/// a gradient by tensors of the output's shape and by vectors of channels. ERRORS: ProgramError.
+/// a gradient by tensors of the output's shape, by vectors of channels and by columns of rows. ERRORS: ProgramError.
 CONSIST_API TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name);
+
+enum class Reduction : std::uint8_t { sum, mean, max };
+/// `f`, as for map(), over the channels of each row → f32 [batch, sequence, 1], which map() reads as a[r]: "a*a" of {x}. The
+/// largest has a gradient of "a" alone. ERRORS: ProgramError.
+CONSIST_API TensorId reduce(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name);
 
 /// Cuts the channels of each head of x [batch, sequence, heads*head_dim] into parts of `widths` channels, which add up to
 /// head_dim: part i is [batch, sequence, heads*widths[i]]. With head_dim channels in all, slices of the channels. ERRORS:

@@ -344,6 +344,33 @@ TEST(OwnOps, PartsOfHeadsGiveTheSameInEveryLayout) {
     expect_what_one_rank_does(with_latent_attention(), words);
 }
 
+/// Sums and the largest over channels, of the residual stream and of channels that tensor parallelism shards.
+Change with_reductions() {
+  return {.operands = [](Builder& b, TensorId& x, TensorId& /*table*/) {
+    const std::int64_t channels = b.program()[x].shape.last();
+    const auto linear = [&](TensorId from, const char* name, std::int64_t out) {
+      return layers::linear(b, from, b.parameter(name, {out, b.program()[from].shape.last()}, 0, 0.2F, true), no_tensor,
+                            std::string(name) + ".y");
+    };
+    const TensorId wide = layers::map(b, "tanh(a)", {linear(x, "reduced.up", 12)}, "wide");
+    const TensorId mean = layers::reduce(b, layers::Reduction::mean, "a*a", {wide}, "mean");
+    const TensorId most = layers::reduce(b, layers::Reduction::max, "a", {wide}, "most");
+    const TensorId normed = layers::map(b, "(a-b[r]/4)*rsqrt(c[r]+0.01)", {wide, most, mean}, "normed");
+    const TensorId gain = b.parameter("reduced.gain", {channels}, 0.5F, 0.1F, false);
+    const TensorId sum = layers::reduce(b, layers::Reduction::sum, "a*b[c]", {x, gain}, "sum");
+    x = layers::map(b, "a*(1+b[r]/16)+c", {x, sum, linear(normed, "reduced.down", channels)}, "x.reduced");
+  }};
+}
+
+TEST(OwnOps, ReductionsGiveTheSameInEveryLayout) {
+  for (const Words& words :
+       {Words{"--strategy=ddp", "--ranks=2"}, Words{"--strategy=zero3-offload", "--ranks=2"},
+        Words{"--strategy=tp-sp=2", "--ranks=2"}, Words{"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.sequence-parallel=false"},
+        Words{"--strategy=tp-sp=2+ddp=2", "--ranks=4", "--accumulation=2"}, Words{"--strategy=cp=2", "--ranks=2"},
+        Words{"--strategy=ddp", "--ranks=2", "--precision=bf16"}})
+    expect_what_one_rank_does(with_reductions(), words);
+}
+
 // One key/value head, which is a part of what a linear makes: repeating the linear's channels would repeat other ones.
 TEST(OwnOps, APartOfAHeadIsNotRepeated) {
   const Change change{.operands = [](Builder& b, TensorId& x, TensorId& /*table*/) {

@@ -1,10 +1,12 @@
-// map: the steps of an expression, each a loop over a block of elements that stays in the first cache.
+// map and reduce: the steps of an expression, each a loop over a block of elements that stays in the first cache.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "consist/expression.h"
 #include "plugins/devices/common/map_update.h"
+#include "plugins/devices/common/reduction.h"
 #include "plugins/devices/cpu/kernels/common/kernels.h"
 #include "plugins/devices/cpu/kernels/common/parallel.h"
 
@@ -90,6 +92,41 @@ struct Elements {
   }
 };
 
+using Operands = std::array<Elements, Expressions::max_inputs>;
+using Slots = std::array<Block, Expressions::max_steps>;
+
+Elements elements_of(const Buffer& buffer, Reads reads) {
+  Elements made{buffer.data, buffer.dtype == DType::bf16, buffer.leading_dimension(), 1};
+  if (reads == Reads::channel) made.row_stride = 0;
+  if (reads == Reads::row) made.column_stride = 0;
+  if (reads == Reads::element) made.row_stride = made.column_stride = 0;
+  return made;
+}
+
+/// Leaves the results of `count` elements from (row, first) on in the slots of the plan; it touches plan.slots of them.
+void compute_block(const ExpressionSteps& plan, const Operands& from, std::int64_t row, std::int64_t first, int count,
+                   Slots& slots) {
+  for (const ExpressionStep& step : plan.steps) {
+    float* made = slots[static_cast<std::size_t>(step.to)].data();
+    const auto slot = [&](int k) {
+      return slots[static_cast<std::size_t>(std::max(0, step.node.arguments[static_cast<std::size_t>(k)]))].data();
+    };
+    if (step.node.function == Function::constant) {
+      std::fill_n(made, count, static_cast<float>(step.node.value));
+    } else if (step.node.function == Function::input) {
+      const Elements& input = from[static_cast<std::size_t>(step.node.input)];
+      if (step.node.reads == Reads::element)
+        std::fill_n(made, count,
+                    input.narrow ? cpu::load(static_cast<const bf16*>(input.data)[step.node.element])
+                                 : static_cast<const float*>(input.data)[step.node.element]);
+      else
+        input.load(row, first, count, made);
+    } else {
+      compute(step.node.function, count, made, slot(0), slot(1), slot(2));
+    }
+  }
+}
+
 class Map final : public Kernel {
  public:
   explicit Map(const Expressions& f) : plan_(f.steps()), reads_(kernels::reads_of_inputs(f)) {}
@@ -97,8 +134,7 @@ class Map final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const Buffer& whole = out[0];
     std::int64_t rows = whole.shape.rows(), columns = whole.shape.last();
-    std::array<Elements, Expressions::max_inputs> from{};
-    std::array<Elements, Expressions::max_inputs> to{};
+    Operands from{}, to{};
     bool dense = true;
     for (std::size_t k = 0; k < in.size(); ++k) {
       from[k] = elements_of(in[k], reads_[k]);
@@ -120,37 +156,10 @@ class Map final : public Kernel {
   }
 
  private:
-  static Elements elements_of(const Buffer& buffer, Reads reads) {
-    Elements made{buffer.data, buffer.dtype == DType::bf16, buffer.leading_dimension(), 1};
-    if (reads == Reads::channel) made.row_stride = 0;
-    if (reads == Reads::row) made.column_stride = 0;
-    if (reads == Reads::element) made.row_stride = made.column_stride = 0;
-    return made;
-  }
-
-  static void run_block(const ExpressionSteps& plan, const std::array<Elements, Expressions::max_inputs>& from,
-                        const std::array<Elements, Expressions::max_inputs>& to, std::size_t results, std::int64_t row,
-                        std::int64_t first, int count) {
-    std::array<Block, Expressions::max_steps> slots;  // of which plan.slots are touched
-    for (const ExpressionStep& step : plan.steps) {
-      float* made = slots[static_cast<std::size_t>(step.to)].data();
-      const auto slot = [&](int k) {
-        return slots[static_cast<std::size_t>(std::max(0, step.node.arguments[static_cast<std::size_t>(k)]))].data();
-      };
-      if (step.node.function == Function::constant) {
-        std::fill_n(made, count, static_cast<float>(step.node.value));
-      } else if (step.node.function == Function::input) {
-        const Elements& input = from[static_cast<std::size_t>(step.node.input)];
-        if (step.node.reads == Reads::element)
-          std::fill_n(made, count,
-                      input.narrow ? cpu::load(static_cast<const bf16*>(input.data)[step.node.element])
-                                   : static_cast<const float*>(input.data)[step.node.element]);
-        else
-          input.load(row, first, count, made);
-      } else {
-        compute(step.node.function, count, made, slot(0), slot(1), slot(2));
-      }
-    }
+  static void run_block(const ExpressionSteps& plan, const Operands& from, const Operands& to, std::size_t results,
+                        std::int64_t row, std::int64_t first, int count) {
+    Slots slots;
+    compute_block(plan, from, row, first, count, slots);
     for (std::size_t k = 0; k < results; ++k)
       to[k].store(row, first, count, slots[static_cast<std::size_t>(plan.results[k])].data());
   }
@@ -158,6 +167,51 @@ class Map final : public Kernel {
   ExpressionSteps plan_;
   std::vector<Reads> reads_;
 };
+
+/// Sums are fp64 in the order of channels.
+class Reduce final : public Kernel {
+ public:
+  explicit Reduce(const KernelRequest& r)
+      : reduction_(r), plan_(reduction_.f.steps()), reads_(kernels::reads_of_inputs(reduction_.f)) {}
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    Operands from{};
+    for (std::size_t k = 0; k < in.size(); ++k) from[k] = elements_of(in[k], reads_[k]);
+    const Elements to = elements_of(out[0], Reads::same);
+    const std::int64_t columns = reduction_.columns;
+    const bool largest = reduction_.largest;
+    const ExpressionSteps* plan = &plan_;
+    parallel_for(out[0].shape.elements(), [=](std::int64_t row) {
+      const float result = reduced(*plan, from, row, columns, largest);
+      to.store(row, 0, 1, &result);
+    });
+  }
+
+ private:
+  static float reduced(const ExpressionSteps& plan, const Operands& from, std::int64_t row, std::int64_t columns, bool largest) {
+    Slots slots;
+    double sum = 0;
+    float most = -std::numeric_limits<float>::infinity();
+    for (std::int64_t first = 0; first < columns; first += block_elements) {
+      const int count = static_cast<int>(std::min<std::int64_t>(block_elements, columns - first));
+      compute_block(plan, from, row, first, count, slots);
+      const float* const made = slots[static_cast<std::size_t>(plan.results[0])].data();
+      for (int i = 0; i < count; ++i) {
+        sum += static_cast<double>(made[i]);
+        most = most > made[i] ? most : made[i];
+      }
+    }
+    return largest ? most : static_cast<float>(sum);
+  }
+
+  kernels::Reduction reduction_;
+  ExpressionSteps plan_;
+  std::vector<Reads> reads_;
+};
+
+Made make_reduce(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<Reduce>(r);
+}
 
 Made make_map(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<Map>(Expressions::parse(r.attributes.string("f")));
@@ -171,6 +225,7 @@ Made make_map_update(const KernelRequest& r, const KernelSettings&) {
 }  // namespace
 
 CONSIST_KERNEL(map, make_map);
+CONSIST_KERNEL(reduce, make_reduce);
 CONSIST_MAP_UPDATE_KERNELS(make_map_update);
 
 }  // namespace consist::cpu

@@ -1,7 +1,8 @@
-// map: a kernel that is compiled for its expression, dtypes and form.
+// map and reduce: kernels that are compiled for their expression, dtypes and form.
 #include <algorithm>
 
 #include "plugins/devices/common/map_update.h"
+#include "plugins/devices/common/reduction.h"
 #include "plugins/devices/cuda/kernels/common/launch.h"
 #include "plugins/devices/cuda/kernels/common/map_source.h"
 #include "plugins/devices/cuda/runtime_code.h"
@@ -9,67 +10,123 @@
 namespace consist::cuda {
 namespace {
 
-class Map final : public Kernel {
- public:
-  Map(const Expressions& f, const KernelRequest& r, const KernelSettings& s) : reads_(kernels::reads_of_inputs(f)) {
+/// A kernel of packs, and one for tensors that do not begin at packs.
+class Compiled : public Kernel {
+ protected:
+  Compiled(const Expressions& f, const KernelRequest& r, const KernelSettings& s) : reads_(kernels::reads_of_inputs(f)) {
     form_.rounds_bf16 = s.compute_capability >= 80;
-    int widest = 8;
     for (std::size_t k = 0; k < r.inputs.size(); ++k) {
       form_.inputs.push_back(r.inputs[k].dtype);
+      if (reads_[k] == Reads::same) fit_packs(r.inputs[k]);
+    }
+    for (const Buffer& output : r.outputs) form_.outputs.push_back(output.dtype);
+  }
+
+  /// Narrows packs to 16 bytes of the tensor.
+  void fit_packs(const Buffer& of) { widest_ = std::min(widest_, 16 / static_cast<int>(size_of(of.dtype))); }
+
+  /// source(form) for packs of which `together` elements that lie side by side are a multiple, if rows start at packs, too.
+  template <typename Source>
+  void compile(RuntimeCode& code, const char* name, std::int64_t together, const KernelRequest& r, const Source& source) {
+    pack_ = together % widest_ == 0 ? widest_ : 1;
+    for (const std::span<const Buffer> of : {std::span<const Buffer>(r.inputs), std::span<const Buffer>(r.outputs)}) {
+      for (const Buffer& buffer : of) pack_ = buffer.row_stride % widest_ == 0 ? pack_ : 1;
+    }
+    form_.pack = pack_;
+    packed_ = code.kernel(source(form_), name);
+    form_.pack = 1;
+    single_ = pack_ == 1 ? packed_ : code.kernel(source(form_), name);
+  }
+
+  static bool at_pack(const Buffer& buffer) { return reinterpret_cast<std::uintptr_t>(buffer.data) % 16 == 0; }
+
+  /// True if what is read in packs begins at packs.
+  bool put_inputs(MapOperands& o, std::span<const Buffer> in) const {
+    bool aligned = true;
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      o.in[k] = in[k].data;
+      o.in_row[k] = in[k].leading_dimension();
+      if (reads_[k] == Reads::same || reads_[k] == Reads::channel) aligned = aligned && at_pack(in[k]);
+    }
+    return aligned;
+  }
+
+  void start(MapOperands& o, int pack, std::int64_t blocks, NativeQueue queue, const char* op) const {
+    void* arguments[] = {&o};
+    cuda::check(cudaLaunchKernel(reinterpret_cast<const void*>(pack == pack_ ? packed_ : single_), dim3(blocks_of(blocks)),
+                                 dim3(map_threads), arguments, 0, stream_of(queue)),
+                op);
+  }
+
+  std::vector<Reads> reads_;
+  MapForm form_;
+  int widest_ = 8, pack_ = 1;
+
+ private:
+  cudaKernel_t packed_ = nullptr, single_ = nullptr;
+};
+
+class Map final : public Compiled {
+ public:
+  Map(const Expressions& f, const KernelRequest& r, const KernelSettings& s) : Compiled(f, r, s) {
+    for (std::size_t k = 0; k < r.inputs.size(); ++k) {
       const bool same = reads_[k] == Reads::same, element = reads_[k] == Reads::element;
       form_.rows = form_.rows || (!same && !element) || (same && r.inputs[k].row_stride != 0);
-      if (same) widest = std::min(widest, 16 / static_cast<int>(size_of(r.inputs[k].dtype)));
     }
     for (const Buffer& output : r.outputs) {
-      form_.outputs.push_back(output.dtype);
       form_.rows = form_.rows || output.row_stride != 0;
-      widest = std::min(widest, 16 / static_cast<int>(size_of(output.dtype)));
+      fit_packs(output);
     }
     const Shape& shape = r.outputs[0].shape;
     form_.large = shape.elements() > (std::int64_t{1} << 31);
-    pack_ = (form_.rows ? shape.last() : shape.elements()) % widest == 0 ? widest : 1;
-    for (const Buffer* of : {r.inputs.data(), r.outputs.data()}) {
-      const std::size_t count = of == r.inputs.data() ? r.inputs.size() : r.outputs.size();
-      for (std::size_t k = 0; k < count; ++k) pack_ = of[k].row_stride % widest == 0 ? pack_ : 1;
-    }
-    form_.pack = pack_;
-    packed_ = s.runtime_code->kernel(map_source(f, form_), map_kernel_name);
-    form_.pack = 1;
-    single_ = pack_ == 1 ? packed_ : s.runtime_code->kernel(map_source(f, form_), map_kernel_name);
+    compile(*s.runtime_code, map_kernel_name, form_.rows ? shape.last() : shape.elements(), r,
+            [&](const MapForm& form) { return map_source(f, form); });
   }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const std::int64_t elements = out[0].shape.elements();
     if (elements == 0) return;
     MapOperands o{};
-    bool aligned = true;
-    const auto at_packs = [&](const Buffer& buffer) { return reinterpret_cast<std::uintptr_t>(buffer.data) % 16 == 0; };
-    for (std::size_t k = 0; k < in.size(); ++k) {
-      o.in[k] = in[k].data;
-      o.in_row[k] = in[k].leading_dimension();
-      if (reads_[k] == Reads::same || reads_[k] == Reads::channel) aligned = aligned && at_packs(in[k]);
-    }
+    bool aligned = put_inputs(o, in);
     for (std::size_t k = 0; k < out.size(); ++k) {
       o.out[k] = out[k].data;
       o.out_row[k] = out[k].leading_dimension();
-      aligned = aligned && at_packs(out[k]);
+      aligned = aligned && at_pack(out[k]);
     }
     const int pack = aligned ? pack_ : 1;
     o.packs = elements / pack;
     o.columns = out[0].shape.last() / pack;
-    void* arguments[] = {&o};
-    const unsigned blocks = blocks_of(divided_up(o.packs, map_threads * map_unroll));
-    cuda::check(cudaLaunchKernel(reinterpret_cast<const void*>(pack == pack_ ? packed_ : single_), dim3(blocks),
-                                 dim3(map_threads), arguments, 0, stream_of(queue)),
-                "map");
+    start(o, pack, divided_up(o.packs, map_threads * map_unroll), queue, "map");
+  }
+};
+
+/// A warp for each row; each lane adds up its packs, then the lanes' sums are joined in a fixed order.
+class Reduce final : public Compiled {
+ public:
+  Reduce(const kernels::Reduction& reduction, const KernelRequest& r, const KernelSettings& s)
+      : Compiled(reduction.f, r, s), columns_(reduction.columns) {
+    form_.large = std::max(r.outputs[0].shape.elements(), columns_) > (std::int64_t{1} << 31);
+    compile(*s.runtime_code, reduce_kernel_name, columns_, r,
+            [&](const MapForm& form) { return reduce_source(reduction.f, form, reduction.largest); });
+  }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    MapOperands o{};
+    const int pack = put_inputs(o, in) ? pack_ : 1;
+    o.out[0] = out[0].data;
+    o.out_row[0] = out[0].leading_dimension();
+    o.packs = out[0].shape.elements();
+    o.columns = columns_ / pack;
+    if (o.packs != 0) start(o, pack, divided_up(o.packs, reduce_rows), queue, "reduce");
   }
 
  private:
-  std::vector<Reads> reads_;
-  MapForm form_;
-  int pack_ = 1;
-  cudaKernel_t packed_ = nullptr, single_ = nullptr;
+  std::int64_t columns_;
 };
+
+Made make_reduce(const KernelRequest& r, const KernelSettings& s) {
+  return std::make_unique<Reduce>(kernels::Reduction(r), r, s);
+}
 
 Made make_map(const KernelRequest& r, const KernelSettings& s) {
   return std::make_unique<Map>(Expressions::parse(r.attributes.string("f")), r, s);
@@ -86,6 +143,7 @@ Made make_map_update(const KernelRequest& r, const KernelSettings& s) {
 }  // namespace
 
 CONSIST_KERNEL(map, make_map);
+CONSIST_KERNEL(reduce, make_reduce);
 CONSIST_MAP_UPDATE_KERNELS(make_map_update);
 
 }  // namespace consist::cuda

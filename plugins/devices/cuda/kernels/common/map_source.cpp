@@ -96,8 +96,10 @@ std::string call(const ExpressionNode& node, const std::string& x, const std::st
   }
 }
 
-/// Statements that compute one element of each result from the packs in[u], as variables v0, v1, ...
-std::string element_body(const Expressions& f, const MapForm& form) {
+/// Statements that compute one element of each result from the packs in[u], as variables v0, v1, ... of which take(k, variable)
+/// is the statement for result k.
+template <typename Take>
+std::string element_body(const Expressions& f, const MapForm& form, const Take& take) {
   const ExpressionSteps plan = f.steps();
   std::vector<std::string> slot(static_cast<std::size_t>(plan.slots));
   std::string text;
@@ -126,32 +128,50 @@ std::string element_body(const Expressions& f, const MapForm& form) {
     slot[static_cast<std::size_t>(step.to)] = name;
   }
   for (std::size_t k = 0; k < plan.results.size(); ++k) {
-    text += "      round_to(y" + text_of(static_cast<int>(k)) + ".element[i], " +
-            slot[static_cast<std::size_t>(plan.results[k])] + ");\n";
+    text += "      " + take(text_of(static_cast<int>(k)), slot[static_cast<std::size_t>(plan.results[k])]) + "\n";
   }
   return text;
+}
+
+/// Declarations of the packs of inputs, and statements that load them as in[u].
+struct Loads {
+  std::string declared, loaded;
+
+  Loads(const Expressions& f, const MapForm& form) {
+    for (std::size_t k = 0; k < form.inputs.size(); ++k) {
+      const std::string n = text_of(static_cast<int>(k)), type = type_name(form.inputs[k]);
+      const std::vector<Reads> found = f.reads_of(static_cast<int>(k));
+      if (found.empty() || found[0] == Reads::element) continue;
+      const Reads reads = found[0];
+      if (reads == Reads::row) {
+        declared += "  " + type + " r" + n + "[unroll];\n";
+        loaded += "      r" + n + "[u] = static_cast<const " + type + "*>(o.in[" + n + "])[row * o.in_row[" + n + "]];\n";
+        continue;
+      }
+      declared += "  Pack<" + type + ", N> x" + n + "[unroll];\n";
+      const std::string row = reads == Reads::channel ? "" : "row * o.in_row[" + n + "] + ";
+      loaded += "      x" + n + "[u] = load<N, " + type + ">(o.in[" + n + "], " + row + "column);\n";
+    }
+  }
+};
+
+/// The beginning of both kernels.
+std::string head_of(const MapForm& form, int unroll) {
+  const bool quick = std::all_of(form.outputs.begin(), form.outputs.end(), [](DType type) { return type == DType::bf16; });
+  const char* const rounding = form.rounds_bf16
+                                   ? "#define ROUND asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(to) : \"f\"(x));\n"
+                                   : "#define ROUND const unsigned bits = __float_as_uint(x); "
+                                     "to = x == x ? (bf16)((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16) : (bf16)0x7fff;\n";
+  return rounding + std::string("constexpr bool quick = ") + (quick ? "true" : "false") +
+         ";\nconstexpr int N = " + text_of(form.pack) + ", unroll = " + text_of(unroll) + ";\ntypedef " +
+         (form.large ? "unsigned long long" : "unsigned") + " Count;" + prelude;
 }
 
 }  // namespace
 
 std::string map_source(const Expressions& f, const MapForm& form) {
-  const bool quick = std::all_of(form.outputs.begin(), form.outputs.end(), [](DType type) { return type == DType::bf16; });
-  std::string declared, loaded, stored;
-  for (std::size_t k = 0; k < form.inputs.size(); ++k) {
-    const std::string n = text_of(static_cast<int>(k)), type = type_name(form.inputs[k]);
-    const std::vector<Reads> found = f.reads_of(static_cast<int>(k));
-    if (found.empty() || found[0] == Reads::element) continue;
-    const Reads reads = found[0];
-    if (reads == Reads::row) {
-      declared += "  " + type + " r" + n + "[unroll];\n";
-      loaded += "      r" + n + "[u] = static_cast<const " + type + "*>(o.in[" + n + "])[row * o.in_row[" + n + "]];\n";
-      continue;
-    }
-    declared += "  Pack<" + type + ", N> x" + n + "[unroll];\n";
-    const std::string row = reads == Reads::channel ? "" : "row * o.in_row[" + n + "] + ";
-    loaded += "      x" + n + "[u] = load<N, " + type + ">(o.in[" + n + "], " + row + "column);\n";
-  }
-  std::string packs;
+  const Loads loads(f, form);
+  std::string packs, stored;
   for (std::size_t k = 0; k < form.outputs.size(); ++k) {
     const std::string n = text_of(static_cast<int>(k)), type = type_name(form.outputs[k]);
     packs += "    Pack<" + type + ", N> y" + n + ";\n";
@@ -161,20 +181,35 @@ std::string map_source(const Expressions& f, const MapForm& form) {
       form.rows ? "    const long long row = pack / (Count)o.columns, column = pack % (Count)o.columns * (long long)N;\n"
                 : "    const long long row = 0, column = pack * (long long)N;\n";
   const std::string pack = "    const Count pack = first + u * " + text_of(map_threads) + ";\n";
-  const char* const rounding = form.rounds_bf16
-                                   ? "#define ROUND asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(to) : \"f\"(x));\n"
-                                   : "#define ROUND const unsigned bits = __float_as_uint(x); "
-                                     "to = x == x ? (bf16)((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16) : (bf16)0x7fff;\n";
-  return rounding + std::string("constexpr bool quick = ") + (quick ? "true" : "false") +
-         ";\nconstexpr int N = " + text_of(form.pack) + ", unroll = " + text_of(map_unroll) + ";\ntypedef " +
-         (form.large ? "unsigned long long" : "unsigned") + " Count;" + prelude +
-         "extern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " + map_kernel_name +
-         "(const Operands o) {\n  const Count first = (Count)blockIdx.x * " + text_of(map_threads * map_unroll) +
-         " + threadIdx.x;\n" + declared + "#pragma unroll\n  for (int u = 0; u < unroll; ++u) {\n" + pack +
-         "    if (pack < (Count)o.packs) {\n" + place + loaded +
-         "    }\n  }\n#pragma unroll\n  for (int u = 0; u < unroll; ++u) {\n" + pack +
+  const auto store = [](const std::string& k, const std::string& value) {
+    return "round_to(y" + k + ".element[i], " + value + ");";
+  };
+  return head_of(form, map_unroll) + "extern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " +
+         map_kernel_name + "(const Operands o) {\n  const Count first = (Count)blockIdx.x * " +
+         text_of(map_threads * map_unroll) + " + threadIdx.x;\n" + loads.declared +
+         "#pragma unroll\n  for (int u = 0; u < unroll; ++u) {\n" + pack + "    if (pack < (Count)o.packs) {\n" + place +
+         loads.loaded + "    }\n  }\n#pragma unroll\n  for (int u = 0; u < unroll; ++u) {\n" + pack +
          "    if (pack >= (Count)o.packs) continue;\n" + place + packs + "#pragma unroll\n    for (int i = 0; i < N; ++i) {\n" +
-         element_body(f, form) + "    }\n" + stored + "  }\n}\n";
+         element_body(f, form, store) + "    }\n" + stored + "  }\n}\n";
+}
+
+std::string reduce_source(const Expressions& f, const MapForm& form, bool largest) {
+  const Loads loads(f, form);
+  const auto joined = [&](const std::string& other) {
+    return largest ? "total = total > " + other + " ? total : " + other + ";" : "total += " + other + ";";
+  };
+  const auto take = [&](const std::string&, const std::string& value) { return joined(value); };
+  return head_of(form, 1) + "extern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " + reduce_kernel_name +
+         "(const Operands o) {\n  const Count row = (Count)blockIdx.x * " + text_of(reduce_rows) +
+         " + threadIdx.x / 32;\n  if (row >= (Count)o.packs) return;\n  float total = " +
+         (largest ? "-__int_as_float(0x7f800000)" : "0.0f") + ";\n  const int u = 0;\n" + loads.declared +
+         "  for (Count pack = threadIdx.x % 32; pack < (Count)o.columns; pack += 32) {\n"
+         "    const long long column = pack * (long long)N;\n" +
+         loads.loaded + "#pragma unroll\n    for (int i = 0; i < N; ++i) {\n" + element_body(f, form, take) +
+         "    }\n  }\n#pragma unroll\n  for (int lane = 16; lane > 0; lane /= 2) {\n"
+         "    const float other = __shfl_xor_sync(0xffffffffu, total, lane);\n    " +
+         joined("other") + "\n  }\n  if (threadIdx.x % 32 == 0) round_to(static_cast<" + type_name(form.outputs[0]) +
+         "*>(o.out[0])[row * o.out_row[0]], total);\n}\n";
 }
 
 }  // namespace consist::cuda

@@ -1,4 +1,4 @@
-// CUDA C++ of an expression: the source of a kernel that map compiles.
+// CUDA C++ of an expression: the sources of kernels that map and reduce compile.
 #pragma once
 
 #include <cstdint>
@@ -34,5 +34,12 @@ inline constexpr const char* map_kernel_name = "map_elements";
 inline constexpr int map_threads = 256, map_unroll = 2;
 
 std::string map_source(const Expressions& f, const MapForm& form);
+
+inline constexpr const char* reduce_kernel_name = "reduce_rows";
+inline constexpr int reduce_rows = map_threads / 32;  ///< of a block, a warp each
+
+/// A kernel that adds up the one result over the columns of each row, or takes the largest. MapOperands::packs is then the number
+/// of rows; packs of `columns` lie side by side.
+std::string reduce_source(const Expressions& f, const MapForm& form, bool largest);
 
 }  // namespace consist::cuda
