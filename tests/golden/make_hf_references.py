@@ -107,9 +107,11 @@ MODELS = {
     "deepseek-v2": deepseek2(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, q_lora_rank=None,
                              kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=10, first_k_dense_replace=1, n_routed_experts=4,
                              num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16, routed_scaling_factor=1.5),
-    # Queries of low rank, values with more channels than keys, every layer dense.
+    # Queries of low rank, values with more channels than keys, every layer dense, more positions than 16 by YaRN.
     "deepseek-v3": deepseek3(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
-                             q_lora_rank=20, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=16, first_k_dense_replace=2),
+                             q_lora_rank=20, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=16, first_k_dense_replace=2,
+                             rope_scaling={"rope_type": "yarn", "factor": 8.0, "beta_fast": 4.0, "beta_slow": 0.1, "mscale": 0.7, "mscale_all_dim": 1.0,
+                                           "original_max_position_embeddings": 16}),
 }
 
 

@@ -55,12 +55,43 @@ std::int64_t integer(const json& file, const char* field, std::int64_t least, st
 
 /// Fields that change what is computed, with the one value of each that is supported.
 void check_fixed_fields(const json& file) {
-  const std::pair<const char*, json> fixed[] = {{"hidden_act", "silu"},   {"attention_bias", false}, {"attention_dropout", 0.0},
-                                                {"mlp_bias", false},      {"rope_scaling", nullptr}, {"rope_interleave", true},
-                                                {"topk_method", "greedy"}};
+  const std::pair<const char*, json> fixed[] = {{"hidden_act", "silu"}, {"attention_bias", false}, {"attention_dropout", 0.0},
+                                                {"mlp_bias", false},    {"rope_interleave", true}, {"topk_method", "greedy"}};
   for (const auto& [field, supported] : fixed) {
     if (is_there(file, field) && file[field] != supported) refuse(file, field, "this plugin supports " + supported.dump());
   }
+}
+
+/// visit(field, value)
+template <typename Y, typename Visit>
+void for_each_of_yarn(Y& yarn, Visit visit) {
+  visit("factor", yarn.factor);
+  visit("beta_fast", yarn.beta_fast);
+  visit("beta_slow", yarn.beta_slow);
+  visit("mscale", yarn.mscale);
+  visit("mscale_all_dim", yarn.mscale_all_dim);
+}
+
+Yarn read_yarn(const json& file, std::int64_t positions) {
+  Yarn yarn;
+  if (!is_there(file, "rope_scaling")) return yarn;
+  const json& scaling = file["rope_scaling"];
+  const char* const wanted =
+      R"(this plugin supports null and objects whose "rope_type" is "yarn", without "attention_factor" and "truncate")";
+  if (!scaling.is_object() || scaling.value("rope_type", scaling.value("type", "")) != "yarn" ||
+      is_there(scaling, "attention_factor") || is_there(scaling, "truncate"))
+    refuse(file, "rope_scaling", wanted);
+  for_each_of_yarn(yarn, [&](const char* field, double& value) {
+    if (!is_there(scaling, field)) return;
+    if (!scaling[field].is_number() || !(scaling[field].get<double>() >= 0))
+      refuse(scaling, field, "it must be a number, not below 0");
+    value = scaling[field].get<double>();
+  });
+  if (yarn.factor < 1) refuse(file, "rope_scaling", "its \"factor\" must be at least 1");
+  if (yarn.beta_fast == 0) yarn.beta_fast = Yarn().beta_fast;  // as transformers does
+  if (yarn.beta_slow == 0) yarn.beta_slow = Yarn().beta_slow;
+  yarn.original_max_position_embeddings = integer(scaling, "original_max_position_embeddings", 1, positions);
+  return yarn;
 }
 
 /// The values that transformers takes for DeepSeek-V3 where a file says nothing.
@@ -129,6 +160,7 @@ Config read_config(std::string_view text) {
   if (integer(file, "num_key_value_heads", 1, config.num_attention_heads) != config.num_attention_heads)
     refuse(file, "num_key_value_heads", "latent attention has as many as \"num_attention_heads\"");
   if (config.qk_rope_head_dim % 2 != 0) refuse(file, "qk_rope_head_dim", "rotary embedding needs an even one");
+  config.yarn = read_yarn(file, config.max_position_embeddings);
   check_experts(file, config);
   return config;
 }
@@ -150,6 +182,11 @@ std::string config_text(const Config& config) {
   file["n_shared_experts"] = or_null(config.n_shared_experts, 0);
   file["num_experts_per_tok"] = or_null(config.num_experts_per_tok, 0);
   file["pad_token_id"] = or_null(config.pad_token_id, -1);
+  if (config.yarn.any()) {
+    file["rope_scaling"] = {{"rope_type", "yarn"},
+                            {"original_max_position_embeddings", config.yarn.original_max_position_embeddings}};
+    for_each_of_yarn(config.yarn, [&](const char* field, double value) { file["rope_scaling"][field] = value; });
+  }
   return file.dump(2) + "\n";
 }
 

@@ -23,7 +23,8 @@ class Decoder {
   Decoder(Builder& b, const Config& c) : b_(b), c_(c) {}
 
   TensorId build(TensorId ids, TensorId targets, double loss_scale) {
-    table_ = layers::rope_table(b_, "rope.table", b_[ids].shape[1], layers::rope_frequencies(c_.qk_rope_head_dim, c_.rope_theta));
+    table_ = b_.constant("rope.table", {b_[ids].shape[1], c_.qk_rope_head_dim},
+                         [c = c_](std::span<float> table) { deepseek::fill_rope_table(c, table); });
     documents_ = b_.field("document_start");
     const TensorId words = matrix("model.embed_tokens", c_.vocab_size, c_.hidden_size);
     TensorId x = layers::embedding(b_, ids, words, "model.embed_tokens", c_.pad_token_id);
@@ -82,8 +83,8 @@ class Decoder {
                    k_rotated = rotated(low_parts[1], 1, prefix + "k_rope");
     const TensorId queries = layers::concat(b_, {q_parts[0], q_rotated}, heads, prefix + "queries"),
                    keys = layers::concat(b_, {kv_parts[0]}, heads, prefix + "keys", {k_rotated});
-    const TensorId mixed =
-        layers::attention(b_, queries, keys, kv_parts[1], c_.qk_head_dim(), prefix + "attention", 0, documents_);
+    const TensorId mixed = layers::attention(b_, queries, keys, kv_parts[1], c_.qk_head_dim(), prefix + "attention", 0,
+                                             documents_, {.scale = c_.score_scale()});
     return linear(mixed, prefix + "o_proj", c_.hidden_size);
   }
 
@@ -179,6 +180,8 @@ class Family final : public Model {
       c.num_attention_heads = 16;
       c.moe_intermediate_size = 1408;
       c.num_experts_per_tok = 6;
+      c.max_position_embeddings = 163840;
+      c.yarn = {.factor = 40, .mscale = 0.707, .mscale_all_dim = 0.707, .original_max_position_embeddings = 4096};
     } else if (name == "deepseek-tiny") {
       c.vocab_size = 4096;
       c.hidden_size = 128;
