@@ -105,6 +105,22 @@ TEST_P(StrategyConformance, ProgramsAreLegalAndTheSameEachTime) {
   EXPECT_GT(made, 24) << "nothing but one rank is served";
 }
 
+// A frozen parameter has no gradient. A strategy may refuse that, with UsageError.
+TEST_P(StrategyConformance, FrozenParametersAreLeftAlone) {
+  for (const std::string& model : {untied_llama, mixture}) {
+    SCOPED_TRACE(model);
+    RunConfig run = config(model, "fp32", 2, 2);
+    run.freeze.frozen = {"*norm*", "*o_proj*"};
+    try {
+      for (const Parameter& parameter : step_of(run).parameters) {
+        if (parameter.name.find("norm") != parameter.name.npos) EXPECT_EQ(parameter.gradient, no_tensor) << parameter.name;
+      }
+    } catch (const UsageError&) {
+      continue;  // as ep refuses a model without experts
+    }
+  }
+}
+
 TEST_P(StrategyConformance, WhatItInsertsIsTagged) {
   int made = 0;
   for (const std::string& model : {untied_llama, mixture}) {

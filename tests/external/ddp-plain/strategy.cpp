@@ -28,12 +28,14 @@ class DdpPlain final : public ParallelStrategy {
   void schedule(Program& step, AxisSet axes) const override {
     std::vector<std::size_t> parameters;  // those whose gradients every rank has a summand of
     for (std::size_t p = 0; p < step.parameters.size(); ++p) {
-      if (step[step.parameters[p].gradient].placements.on(axes) == Placement::partial()) parameters.push_back(p);
+      const TensorId gradient = step.parameters[p].gradient;  // no_tensor: the parameter is frozen
+      if (gradient != no_tensor && step[gradient].placements.on(axes) == Placement::partial()) parameters.push_back(p);
     }
     if (parameters.empty()) return;
 
     const std::vector<InstructionId> writers = last_writers(step);
-    auto ready = [&](std::size_t p) { return writers[static_cast<std::size_t>(step.parameters[p].gradient)]; };
+    std::vector<InstructionId> ready(step.parameters.size(), -1);  // before sum_after() makes sums of the gradients
+    for (std::size_t p : parameters) ready[p] = writers[static_cast<std::size_t>(step.parameters[p].gradient)];
     Inserter inserter(step);
     auto sum_after = [&](InstructionId position, const std::vector<std::size_t>& group) {
       std::vector<TensorId> gradients;
@@ -47,10 +49,10 @@ class DdpPlain final : public ParallelStrategy {
     };
     if (one_message_) {
       InstructionId last = -1;
-      for (std::size_t p : parameters) last = std::max(last, ready(p));
+      for (std::size_t p : parameters) last = std::max(last, ready[p]);
       sum_after(last, parameters);
     } else {
-      for (std::size_t p : parameters) sum_after(ready(p), {p});
+      for (std::size_t p : parameters) sum_after(ready[p], {p});
     }
     inserter.apply();
   }
