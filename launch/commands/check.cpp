@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -165,6 +166,26 @@ std::string misspelt_option(const PluginInfo& info, const std::string& file) {
   return {};
 }
 
+/// Throws UsageError for an option that the plugin does not have and for an illegal value, for which a suite could but leave out
+/// its tests.
+void check_given(const std::vector<std::string>& given, const PluginInfo& info, const std::string& file) {
+  PluginHost host({file});
+  const std::vector<OptionSpec> table = host.option_table(info.kind, info.name);
+  Options options(info.name);
+  for (const std::string& option : given) {
+    const std::size_t equals = option.find('=');
+    const std::string name = option.substr(0, equals);
+    const auto spec = std::ranges::find_if(table, [&](const OptionSpec& one) { return name == one.name; });
+    if (spec == table.end()) {
+      std::string known;
+      for (const OptionSpec& one : table) known += " " + printable(one.name);
+      throw UsageError("--option is '" + printable(option) + "', but " + info.kind + " '" + info.name +
+                       "' has no option of that name. It has" + (known.empty() ? " none" : known));
+    }
+    options.set(*spec, option.substr(equals + 1));
+  }
+}
+
 /// Why the plugin does not conform; empty if it does.
 std::string problem_of(const Outcome& outcome, const CheckRequest& request) {
   if (outcome.status == timed_out) return "the suite did not end within " + std::to_string(request.timeout_seconds) + " s";
@@ -174,6 +195,9 @@ std::string problem_of(const Outcome& outcome, const CheckRequest& request) {
            "; plugins report failures by throwing";
   if (outcome.status != 0) return "some tests failed, see above";
   if (outcome.tests == 0) return "no test was run; --skip '" + request.skip + "' leaves out all";
+  if (outcome.tests == outcome.skipped)
+    return "nothing was checked, since none of its " + std::to_string(outcome.tests) +
+           " tests could run here, see above; --option NAME=VALUE gives an option that it needs";
   return {};
 }
 
@@ -197,6 +221,7 @@ int check(const CommandLine& line) {
         info.kind, info.name, name.c_str(), with_dashes(name).c_str());
     return exit_failed;
   }
+  check_given(line.texts("option"), info, file);
   const Suite suite = suite_of(kind);
   const std::string program = find_program(suite.program);
   const char* path = std::getenv("CONSIST_PLUGIN_PATH");
@@ -225,7 +250,7 @@ constinit const Command check_command{
     .usage = "PLUGIN.so [--option NAME=VALUE]... [--plugin PATH]... [--skip PATTERN] [--timeout SECONDS]",
     .about = "Checks a plugin: its record, whether it loads on this machine, and the conformance suite of its kind.\n",
     .own = check_options,
-    .notes = "Returns 0 if all tests that can run on this machine passed, 1 if not.\n",
+    .notes = "Returns 0 if all tests that can run on this machine passed, 1 if not, or if none can.\n",
     .example = "consist check build/lib/consist/plugins/strategy-ddp-plain.so --option message=each\n",
     .operand = "FILE",
     .run = check};

@@ -15,6 +15,7 @@ using test::ChildResult;
 using test::Environment;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 ChildResult check(const std::string& file, std::vector<std::string> more = {}) {
   more.insert(more.begin(), {CONSIST_BINARY_DIR "/bin/consist", "check", TEST_PLUGINS "/" + file});
@@ -74,6 +75,22 @@ TEST(Check, ThatNoTestIsLeftIsNoSuccess) {
   const ChildResult result = check(faulty_kernels, {"--skip", "*"});
   EXPECT_EQ(result.status, 1) << result.output;
   EXPECT_THAT(result.output, HasSubstr("no test was run; --skip '*' leaves out all"));
+}
+
+TEST(Check, ThatNoTestCanRunIsNoSuccess) {
+  const ChildResult result = check("../../lib/consist/plugins/dataset-jsonl.so");
+  EXPECT_EQ(result.status, 1) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("nothing was checked, since none of its"), Not(HasSubstr("conforms"))));
+}
+
+TEST(Check, OptionsThatThePluginDoesNotHaveAndIllegalValuesAreRefused) {
+  const std::string strategy = "doubled/strategy-test-doubled.so";
+  const ChildResult unknown = check(strategy, {"--option", "file=x"});
+  EXPECT_EQ(unknown.status, 2) << unknown.output;
+  EXPECT_THAT(unknown.output, HasSubstr("--option is 'file=x', but strategy 'doubled' has no option of that name. It has"));
+  const ChildResult illegal = check("../../lib/consist/plugins/strategy-ddp.so", {"--option", "bucket-size=many"});
+  EXPECT_EQ(illegal.status, 2) << illegal.output;
+  EXPECT_THAT(illegal.output, HasSubstr("bucket-size"));
 }
 
 TEST(Check, WhatWasLeftOutIsSaid) {
