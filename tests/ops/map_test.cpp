@@ -94,5 +94,17 @@ TEST(MapUpdate, ScalarStatesAreKeptByEveryRank) {
   EXPECT_THAT(refusal("map_update_2", "a;e;f", types), HasSubstr("a state must be like its parameter"));
 }
 
+TEST(MapUpdate, ReadsNoElementThatIsNotThere) {
+  const TensorType w{DType::f32, {4, 8}}, scalar{DType::f32, {}};
+  const Types types{numbers, scalar, w, w, std::nullopt, w};
+  EXPECT_EQ(registry().get("map_update_1").infer(types, expression("a-c[2]*d[0]*e;e")), (Types{w, std::nullopt, w}));
+  EXPECT_THAT(refusal("map_update_1", "a-c[3]*b;e", types), HasSubstr("the scalars are c[0] to c[2]"));
+  EXPECT_THAT(refusal("map_update_1", "a-c*b;e", types), HasSubstr("reads c where it has no element"));
+  EXPECT_THAT(refusal("map_update_1", "a-d*b;e", types), HasSubstr("the factor that clips is d[0]"));
+  EXPECT_THAT(refusal("map_update_1", "a-b[r];e", types), HasSubstr("it is read as b"));
+  EXPECT_THAT(refusal("map_update_1", "a-e[0];e", types), HasSubstr("and as e[0] if it is a scalar"));
+  EXPECT_THAT(refusal("map_update_1", "a-f;e", types), HasSubstr("reads f; an update of 1 states has the inputs a to e"));
+}
+
 }  // namespace
 }  // namespace consist
