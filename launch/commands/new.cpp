@@ -10,6 +10,7 @@
 #include "consist/op.h"
 #include "consist/text.h"
 #include "core/plugin/host.h"
+#include "launch/cluster/shell.h"
 #include "launch/commands/commands.h"
 #include "launch/templates/new_part.h"
 #include "launch/templates/sdk_folder.h"
@@ -25,7 +26,8 @@ constexpr RunOption new_options[] = {
 void require_free_plugin_name(const std::string& name, const PluginHost& host) {
   for (const PluginFile& file : host.files()) {
     if (file.name == name)
-      throw UsageError("there is a " + file.kind + " '" + name + "' already, " + file.path.string() + "; take another name");
+      throw UsageError("'" + name + "' is the name of a part already (" + file.kind + ", " + file.path.string() +
+                       "); take another name");
   }
 }
 
@@ -65,7 +67,8 @@ void require_empty(const fs::path& folder) {
 void write_files(const fs::path& folder, const std::map<std::string, std::string>& files) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw SystemError("cannot make the folder " + folder.string() + ": " + error.message());
+  if (error)
+    throw SystemError("cannot make the folder " + folder.string() + ": " + error.message() + "; --into FOLDER names another");
   for (const auto& [name, text] : files) write_output({.option = "--into", .path = (folder / name).string()}, text);
 }
 
@@ -77,6 +80,7 @@ int make_new(const CommandLine& line) {
   const std::string& name = line.operands[1];
   launch::check_part_name(name);
   const fs::path folder = line.has("into") ? line.text("into") : name;
+  if (folder.empty()) throw UsageError("--into is empty; it names the folder to write");
   require_empty(folder);
   const fs::path sdk = launch::sdk_folder();
   require_free_name(part, name);
@@ -88,7 +92,7 @@ int make_new(const CommandLine& line) {
       "\nIt builds, checks and trains as README.md says:\n  cd %s && cmake -B build -DCMAKE_PREFIX_PATH=%s && cmake --build "
       "build\n"
       "  ctest --test-dir build --output-on-failure\n",
-      printable(folder.string()).c_str(), printable(sdk.string()).c_str());
+      printable(launch::shell_word(folder.string())).c_str(), printable(launch::shell_word(sdk.string())).c_str());
   return 0;
 }
 

@@ -96,6 +96,7 @@ TEST(NewCommand, RefusesWhatItCannotWriteAndWritesNothing) {
         Refused{{"strategy", "My Average"}, "the name is 'My Average'; it must be"},
         Refused{{"strategy", "a", "--into", folder.path().string()}, "is not empty, and nothing in it is replaced"},
         Refused{{"strategy", "a", "--into", folder / "file"}, "is there and no folder"},
+        Refused{{"strategy", "a", "--into", ""}, "--into is empty; it names the folder to write"},
         Refused{{"strategy", "a", "--into", folder / "new"}, "there is no SDK around this executable"}}) {
     std::vector<std::string> line{CONSIST_BINARY_DIR "/bin/consist", "new"};
     line.insert(line.end(), words.begin(), words.end());
