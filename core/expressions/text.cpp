@@ -167,7 +167,7 @@ class ExpressionParser {
       return graph_.apply(function, {arguments[0], arguments[1], arguments[2]});
     }
     at_ = before;
-    fail("a function, which '" + name + "' of " + std::to_string(arguments.size()) + " is not");
+    fail("a function, which '" + name + "' of " + std::to_string(arguments.size()) + " is not (consist/expression.h lists them)");
   }
   /// Names that stand for longer expressions; nothing for others.
   std::optional<int> known_by_name(const std::string& name, int x) {

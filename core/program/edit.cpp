@@ -1,6 +1,7 @@
 #include "consist/edit.h"
 
 #include <algorithm>
+#include <string>
 #include <unordered_map>
 
 #include "consist/error.h"
@@ -10,7 +11,9 @@ namespace consist {
 Inserter::Inserter(Program& program) : program_(program), original_(program.instructions.size()) {}
 
 void Inserter::after(InstructionId position, const std::function<void(Builder&)>& emit) {
-  if (position < -1 || position >= static_cast<InstructionId>(original_)) throw ProgramError("insertion outside of the program");
+  if (position < -1 || position >= static_cast<InstructionId>(original_))
+    throw ProgramError("insertion behind instruction " + std::to_string(position) + ", but the program had " +
+                       std::to_string(original_) + " instructions when the Inserter was made");
   const std::size_t first = program_.instructions.size();
   Builder builder(program_);
   if (position >= 0) builder.tag = program_.instructions[static_cast<std::size_t>(position)].tag;

@@ -58,7 +58,7 @@ class Verifier {
     const DefUse def_use(program_);
     check_tensors(def_use);
     check_names(program_, def_use);
-    for (std::size_t i = 0; i < program_.instructions.size(); ++i) check(static_cast<InstructionId>(i));
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) check(static_cast<InstructionId>(i), def_use);
   }
 
  private:
@@ -105,14 +105,20 @@ class Verifier {
     }
   }
 
-  void check(InstructionId index) {
+  [[noreturn]] void fail_undefined(InstructionId index, TensorId id, const DefUse& def_use) const {
+    fail(index, "'" + program_[id].name + "' is used before it is defined; " +
+                    (def_use.is_made(id) ? "instruction " + std::to_string(def_use.producer(id)) + " makes it"
+                                         : std::string("no instruction makes it")));
+  }
+
+  void check(InstructionId index, const DefUse& def_use) {
     const Instruction& i = program_.instructions[static_cast<std::size_t>(index)];
     Types inputs(i.inputs.size());
     for (std::size_t k = 0; k < i.inputs.size(); ++k) {
       const TensorId id = i.inputs[k];
       if (id == no_tensor) continue;
       const Tensor& t = program_[id];
-      if (!defined_[static_cast<std::size_t>(id)]) fail(index, "'" + t.name + "' is used before it is defined");
+      if (!defined_[static_cast<std::size_t>(id)]) fail_undefined(index, id, def_use);
       if (t.row_stride != 0 && i.op->touches_memory() && !i.op->takes_strided_view(static_cast<int>(k)))
         fail(index, "'" + t.name + "' is a strided view of a wider tensor, which the op does not take");
       if (placed_ && !storage_of(t).holds(unstrided_begin(program_, id), id))

@@ -116,7 +116,8 @@ TEST(Expression, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_of("silu(a"), HasSubstr("expected ')' at character 7, which is its end"));
   EXPECT_THAT(error_of("a+"), HasSubstr("expected a value at character 3"));
   EXPECT_THAT(error_of("a b"), HasSubstr("expected an operator, ';' or the end at character 3, found 'b'"));
-  EXPECT_THAT(error_of("swish(a)"), HasSubstr("expected a function, which 'swish' of 1 is not"));
+  EXPECT_THAT(error_of("swish(a)"),
+              HasSubstr("expected a function, which 'swish' of 1 is not (consist/expression.h lists them)"));
   EXPECT_THAT(error_of("max(a)"), HasSubstr("2 arguments of 'max'"));
   EXPECT_THAT(error_of("z"), HasSubstr("expected an input (a to l)"));
   EXPECT_THAT(error_of("a[x]"), HasSubstr("expected c, r or an element's number"));

@@ -42,7 +42,7 @@ TEST_F(Fixture, AcceptsALegalProgram) {
 
 TEST_F(Fixture, RefusesUseBeforeDefinition) {
   std::swap(program.instructions[0], program.instructions[2]);
-  expect_error("used before it is defined");
+  expect_error("used before it is defined; instruction ");
 }
 
 TEST_F(Fixture, RefusesDoubleDefinition) {
