@@ -59,6 +59,25 @@ TEST_F(ExternalDeepSeekFamily, TensorParallelismDividesTheHeads) {
   EXPECT_THAT(text, HasSubstr("self_attn.o_proj.weight f32[32,64]{tensor:S1}"));
 }
 
+TEST_F(ExternalDeepSeekFamily, WhatWouldBeComputedOtherwiseIsRefused) {
+  const auto refusal = [&](const char* model, const char* field, const json& value) {
+    const std::string folder = *folder_ / (std::string(model) + "-" + field);
+    std::filesystem::create_directory(folder);
+    json config = json::parse(std::ifstream(golden(model) + "/config.json"));
+    config[field] = value;
+    std::ofstream(folder + "/config.json") << config;
+    const test::ChildResult result = test::run_child({prefix_ + "/bin/consist", "explain", "--plugin", plugin_, "--model", folder,
+                                                      "--sequence", "32", "--batch", "1", "--device", "cpu"});
+    EXPECT_EQ(result.status, 1) << result.output;
+    return result.output;
+  };
+  EXPECT_THAT(refusal("deepseek-v3", "first_k_dense_replace", 1), HasSubstr("would choose experts by sigmoids and a bias"));
+  EXPECT_THAT(refusal("deepseek-v2", "rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}),
+              HasSubstr(R"("rope_type" is "yarn")"));
+  EXPECT_THAT(refusal("deepseek-v2", "num_experts_per_tok", 5), HasSubstr("between 1 and \"n_routed_experts\", which is 4"));
+  EXPECT_THAT(refusal("deepseek-v2", "topk_method", "group_limited_greedy"), HasSubstr("this plugin supports \"greedy\""));
+}
+
 TEST_F(ExternalDeepSeekFamily, ItConformsAndHasThePublishedSizes) {
   EXPECT_THAT(consist({"check", plugin_ + "model-deepseek.so"}), HasSubstr("model 'deepseek' conforms\n"));
   EXPECT_EQ(json::parse(consist({"explain", "--plugin", plugin_, "--model", "deepseek-v2-lite", "--sequence", "1024", "--batch",
