@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,8 +17,8 @@
 #include "core/record/progress_line.h"
 #include "launch/cli/exit_status.h"
 #include "launch/cli/json_output.h"
-#include "launch/cli/run_options.h"
 #include "launch/cluster/train_job.h"
+#include "launch/compare/checked_rows.h"
 #include "launch/compare/earlier_comparison.h"
 #include "launch/compare/effects.h"
 #include "launch/compare/events.h"
@@ -27,7 +26,6 @@
 #include "launch/compare/outcome.h"
 #include "launch/compare/places.h"
 #include "launch/compare/predicted.h"
-#include "launch/compare/programs.h"
 #include "launch/compare/row_runner.h"
 #include "launch/compare/rows.h"
 #include "launch/compare/runs.h"
@@ -58,9 +56,12 @@ class Comparison {
 
   int run() {
     if (!request_.train.empty() || request_.add.empty()) {
-      rows_ = expand_rows(request_.train, [&](const std::string& name) { return list_rule(name, host_); });
-      leave_out_stray_options();
-      check_rows();
+      CheckedRows checked = check_rows(request_, host_);
+      rows_ = std::move(checked.rows);
+      outcomes_ = std::move(checked.outcomes);
+      configs_ = std::move(checked.configs);
+      settled_ = std::move(checked.settled);
+      misspelt_ = checked.misspelt;
       if (request_.dry_run) return print_jobs();
       print_event(comparison_event(rows_, request_.predict ? "" : request_.output));
       if (request_.predict) {
@@ -89,73 +90,7 @@ class Comparison {
   }
 
  private:
-  /// A row's configuration, parsed once; its places are those of all repeats (config_in_place).
-  const RunConfig& config_of(const CompareRow& row) {
-    const auto known = configs_.find(row.arguments);
-    return known != configs_.end() ? known->second
-                                   : configs_.emplace(row.arguments, make_config(parse_run(row.arguments), host_)).first->second;
-  }
   bool alone() const { return rows_.size() == 1; }
-
-  /// Leaves out of every row the options of parts that only other rows have: `--efa.provider tcp` beside `--transport
-  /// socket,efa`. Options that no row can use stay, so that they are refused, unless the file of --config states them: the
-  /// command line has chosen other parts.
-  void leave_out_stray_options() {
-    std::vector<std::vector<std::string>> stray(rows_.size());
-    std::map<std::string, std::size_t> strays;
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      try {
-        stray[i] = stray_owners(config_of(rows_[i]), host_);
-      } catch (const Error&) {
-        continue;  // refused with its reason when it is checked
-      }
-      for (const std::string& owner : stray[i]) ++strays[owner];
-    }
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      for (const std::string& owner : stray[i]) {
-        if (strays[owner] < rows_.size() || request_.owners_of_file.contains(owner)) leave_out_options_of(owner, rows_[i]);
-      }
-    }
-    for (const auto& [owner, rows] : strays) {
-      if (rows == rows_.size() && request_.owners_of_file.contains(owner))
-        std::fprintf(stderr, "--config %s: what it says of '%s' has no effect beside the command line's choices\n",
-                     printable(request_.config).c_str(), printable(owner).c_str());
-    }
-    label_rows(rows_);
-  }
-
-  /// Refuses what cannot run, and finds rows that are the same program.
-  void check_rows() {
-    outcomes_.resize(rows_.size());
-    settled_.resize(rows_.size());
-    std::vector<CheckedRow> checked;
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      bool parts_exist = false;
-      try {
-        SelectedParts selected = select_parts(config_of(rows_[i]), host_);
-        parts_exist = true;
-        if (!request_.predict) check_forced_routes(selected.config);
-        Plan plan(std::move(selected), host_, {.device = nullptr, .machine = nullptr});
-        settled_[i] = plan.config();
-        checked.push_back({i, std::move(plan)});
-      } catch (const Error& error) {
-        outcomes_[i].status = "refused";
-        outcomes_[i].reason = error.what();
-        misspelt_ |= !parts_exist && dynamic_cast<const UsageError*>(&error) != nullptr;
-      }
-    }
-    const std::vector<std::size_t> first = first_of_equals(rows_.size(), checked);
-    if (request_.predict) {
-      for (const CheckedRow& row : checked) {
-        if (first[row.row] == row.row) outcomes_[row.row] = predicted_outcome(row.plan, host_);
-      }
-      for (const CheckedRow& row : checked) outcomes_[row.row] = outcomes_[first[row.row]];
-    }
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      outcomes_[i].same_program_as = first[i];
-      outcomes_[i].step_tokens = settled_[i].global_batch * settled_[i].sequence;
-    }
-  }
 
   std::string archive_of(std::size_t row, int repeat) const {
     return (fs::path(request_.output) / (label_of_repeat(rows_[row], repeat) + ".h5")).string();
@@ -301,7 +236,7 @@ class Comparison {
     return {.row = row,
             .repeat = repeat,
             .label = rows_[row].label,
-            .config = config_in_place(config_of(rows_[row]), place_label(row, repeat), host_),
+            .config = config_in_place(configs_[row], place_label(row, repeat), host_),
             .archive = archive_of(row, repeat),
             .base = (fs::path(request_.output) / label_of_repeat(rows_[row], repeat)).string(),
             .overwrite = request_.overwrite};
@@ -420,8 +355,7 @@ class Comparison {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<CompareRow> rows_;
   std::vector<CompareOutcome> outcomes_;
-  std::map<std::vector<std::string>, RunConfig> configs_;  ///< by the arguments of rows
-  std::vector<RunConfig> settled_;                         ///< by row: checked, batch settled
+  std::vector<RunConfig> configs_, settled_;  ///< by row, as CheckedRows has them
   const std::atomic<int>* signal_ = nullptr;
   bool failed_ = false;
   bool misspelt_ = false;  ///< a row names what does not exist
