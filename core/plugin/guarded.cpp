@@ -157,7 +157,10 @@ class GuardedObserver final : public Guarded<Observer> {
   void evaluated(std::int64_t step, double loss, std::int64_t sequences) override {
     call<&Part::evaluated>("evaluated", step, loss, sequences);
   }
+  void sample(std::int64_t step, std::string_view text) override { call<&Part::sample>("sample", step, text); }
   void checkpoint(std::int64_t step, std::string_view folder) override { call<&Part::checkpoint>("checkpoint", step, folder); }
+  std::string reason_to_end() const override { return one_line(call<&Part::reason_to_end>("reason_to_end")); }
+  void result(std::string_view json) override { call<&Part::result>("result", json); }
   void end(std::string_view status, std::string_view reason) override { call<&Part::end>("end", status, reason); }
 };
 

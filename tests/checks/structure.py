@@ -218,6 +218,17 @@ HIDDEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(
 NO_FUNCTION = re.compile(r"\s*(?:namespace|class|struct|enum|union|extern)\b|.*=\s*$", re.S)
 
 
+def check_guards(root):
+    """What a plugin's part is called by goes through its guard: one that a guard leaves out is never called."""
+    headers = "\n".join("\n".join(lines) for _, lines in files_of(root, ["core/include/consist"]))
+    for path, lines in files_of(root, ["core/plugin"]):
+        for guard in re.finditer(r"^class \w+ final : public Guarded<(\w+)>.*?^};", "\n".join(lines), re.S | re.M):
+            interface = re.search(r"^class CONSIST_API " + guard[1] + r" (?!;).*?^};", headers, re.S | re.M)
+            for name in re.findall(r"virtual [^;{~]*?(\w+)\(", interface[0]) if interface else []:
+                if not re.search(rf"\b{name}\(", guard[0]):
+                    yield f"{path}: the guard of {guard[1]} does not pass {name}() on"
+
+
 def functions_of(text):
     """(first line, lines, head) of every function that stands in no other. The lines of raw texts, which are data, do not count."""
     text = HIDDEN.sub(lambda hidden: ("\v" if hidden[0].startswith("R") else "\n") * hidden[0].count("\n"), text)
@@ -291,7 +302,7 @@ def main():
     root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     if "--draw" in sys.argv:
         return draw(root)
-    wrong = [*check_rooms(root), *check_launch_rooms(root), *check_size(root), *check_parts(root), *check_op_names(root), *check_bodies(root), *check_origin(root), *check_kernels(root),
+    wrong = [*check_rooms(root), *check_launch_rooms(root), *check_size(root), *check_parts(root), *check_op_names(root), *check_bodies(root), *check_origin(root), *check_kernels(root), *check_guards(root),
              *check_functions(root), *check_words(root)]
     for line in wrong:
         print(line)

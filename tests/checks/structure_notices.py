@@ -15,6 +15,8 @@ SOUND = {
     "docs/archive.md": "The event `more_room for rows`.\n```\nno room for it\n```",
     "launch/view/view.h": "/// One line for people.",
     "launch/view/second.h": "// Lines of a view.\n// What they show is said below.",
+    "core/include/consist/observer.h": "class CONSIST_API Observer {\n  virtual ~Observer();\n  virtual void step();\n  virtual void end() = 0;\n};",
+    "core/plugin/guarded.cpp": "class GuardedObserver final : public Guarded<Observer> {\n  void step() override;\n  void end() override;\n};",
     "plugins/devices/cpu/kernels/linear.cpp": "CONSIST_KERNEL(linear, make_linear);",
     "plugins/devices/cuda/kernels/linear.cu": "CONSIST_KERNEL(linear, make_linear);",
     # Seventy lines, and braces that are none of the function's.
@@ -22,6 +24,7 @@ SOUND = {
     "plugins/devices/cuda/kernels/own.cu": "#if defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#endif\nhopper::require_bodies(kernel, instead, settings);",
 }
 FAULTS = {
+    "core/plugin/guarded.cpp": "class GuardedObserver final : public Guarded<Observer> {\n  void end() override;\n};",
     "plugins/devices/cpu/kernels/alone.cpp": "CONSIST_KERNEL(alone, make_alone);",
     "plugins/devices/cuda/kernels/twice.cu": "CONSIST_KERNEL(linear, make_other);",
     "core/base/longer.cpp": "namespace consist {\nclass A {\n  void of_71() const {\n" + "    use([] { return 1; });\n" * 69 + "  }\n};\n}",
