@@ -27,9 +27,13 @@ class CONSIST_API Observers {
   void begin(const ObservedRun& run);
   /// Calls `deed` with each.
   void tell(const std::function<void(Observer&)>& deed) noexcept;
+  /// Observer::reason_to_end() of the first that has one, behind its name; empty: none has.
+  std::string reason_to_end() noexcept;
   bool empty() const noexcept { return all_.empty(); }
 
  private:
+  void call_each(const std::function<void(const std::string& name, Observer&)>& deed) noexcept;
+
   std::vector<std::pair<std::string, std::shared_ptr<Observer>>> all_;
 };
 

@@ -59,6 +59,9 @@ class CONSIST_API TrainerEvents {
   virtual void begins(Activity /*activity*/, std::int64_t /*step*/, std::int64_t /*round*/) {}
   /// True if this rank wants to end the run (a signal); polled before each step. All ranks end together.
   virtual bool stop_requested() = 0;
+  /// True if the step that begins is to be the last one, as if the run had no more; polled likewise. One rank may want it for
+  /// all.
+  virtual bool end_wanted() { return false; }
   /// True if this rank wants all to end so that others go on, in their place, with more ranks; polled likewise.
   virtual bool pause_requested() { return false; }
 };

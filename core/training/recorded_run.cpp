@@ -29,6 +29,7 @@
 #include "core/state/saved_state.h"
 #include "core/training/run_events.h"
 #include "core/training/run_measures.h"
+#include "core/training/run_settings.h"
 #include "core/training/run_text.h"
 #include "core/training/session.h"
 
@@ -39,37 +40,6 @@ using Json = nlohmann::ordered_json;
 
 /// At a run's end the stages' programs may be compiled again for so long, to simulate the step.
 constexpr double most_compile_seconds = 1;
-
-/// Lists what the steps up to `step` have read of each part of a mixture; empty without a mixture.
-std::string text_of_parts(const RunData& data, const Plan& plan, std::int64_t step) {
-  if (data.mixture == nullptr) return "";
-  const RunConfig& config = plan.config();
-  return "steps 1 to " + std::to_string(step) + ": " +
-         data.mixture->text_of_first(step * config.batch * config.accumulation * plan.layout().batch_ranks());
-}
-
-TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, std::int64_t first_step, std::int64_t sample_every,
-                                 std::int64_t snapshot_every) {
-  // A folder without an interval: one checkpoint at the end.
-  const std::int64_t checkpoint_every = config.checkpoint.empty() || config.checkpoint_each_epoch ? config.checkpoint_every
-                                        : config.checkpoint_every > 0                             ? config.checkpoint_every
-                                                                                                  : config.steps;
-  return {.first_step = first_step,
-          .steps = config.steps,
-          .micro_batch = config.batch,
-          .sequence = config.sequence,
-          .accumulation = config.accumulation,
-          .learning_rate = config.learning_rate,
-          .schedule = parts.schedule.get(),
-          .optimizers = parts.optimizers(config),
-          .evaluate_every = config.evaluate_every,
-          .evaluate_sequences = config.evaluate_sequences,
-          .checkpoint_every = checkpoint_every,
-          .snapshot_every = snapshot_every,
-          .sample_every = sample_every,
-          .checkpoint_each_epoch = config.checkpoint_each_epoch,
-          .dataset = config.dataset};
-}
 
 Output trace_output(const RunConfig& config) {
   return {"--trace", config.trace, config.overwrite};
@@ -243,6 +213,7 @@ void RecordedRun::describe() {
                     .first_step = first_step_,
                     .steps = config().steps,
                     .overwrite = config().overwrite || observed,
+                    .evaluate_every = config().evaluate_every,
                     .mixture = !state().step().program().routers.empty()});
   open_recorder_ = &recorder_of_run_.emplace(config(), first_step_, continuation().archived());
   recorder().describe(environment_json(job_, session_->device(), session_->machine(), communicators, plan().host()),
@@ -359,7 +330,7 @@ void RecordedRun::record_programs() {
 
 void RecordedRun::end_archive(TrainerResult result) {
   const bool finished = result == TrainerResult::finished;
-  const std::string status = finished ? "finished" : "stopped", reason = finished ? ""
+  const std::string status = finished ? "finished" : "stopped", reason = finished ? events_->reason_to_end()
                                                                          : result == TrainerResult::paused
                                                                              ? "more ranks are to go on"
                                                                              : "a signal asked for it";
@@ -398,6 +369,7 @@ void RecordedRun::finish(TrainerResult result) {
 void RecordedRun::print(TrainerResult result) {
   if (leads()) {
     print_result(*events_);
+    print_early_end(config(), last_step(), events_->reason_to_end());
     if (!data_text_.empty()) std::printf("data: %s\n", printable(data_text_).c_str());
     const std::string cost =
         cost_text(config(), session_->machine(), session_->device().info().name, events_->result.total_seconds);

@@ -126,6 +126,17 @@ void RunEvents::evaluated(const EvaluationReport& report) {
              std::to_string(report.sequences) + (report.sequences == 1 ? " sequence" : " sequences"));
 }
 
+bool RunEvents::end_wanted() {
+  if (reason_to_end_.empty() && result.steps > 0) {
+    reason_to_end_ = observers_.reason_to_end();
+    if (!reason_to_end_.empty()) {
+      recorder_.event("early_end", reason_to_end_);
+      line_.note("the next step is the last: " + reason_to_end_);
+    }
+  }
+  return !reason_to_end_.empty();
+}
+
 void RunEvents::sample(std::int64_t step) {
   if (samples_ == nullptr) return;
   const std::string text = consist::sample(state_, *samples_);

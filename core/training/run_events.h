@@ -50,6 +50,7 @@ class RunEvents final : public TrainerEvents {
   bool make_room(std::int64_t step, double missing) override;
   void begins(Activity activity, std::int64_t step, std::int64_t round) override;
   bool stop_requested() override { return stop_.requested(); }
+  bool end_wanted() override;
   bool pause_requested() override { return board_ != nullptr && board_->pause_requested(); }
 
   /// CompileRequest::room of the programs: 1, or what a checkpoint had, until more is made.
@@ -69,6 +70,8 @@ class RunEvents final : public TrainerEvents {
   std::int64_t tokens() const { return tokens_; }                  ///< of a step, of all ranks
   std::int64_t sequences() const { return sequences_; }            ///< of a step, of all ranks
   const Profile& profile() const { return profile_; }
+  /// Says why an observer has ended the run before its last step; empty where none has. Of rank 0.
+  const std::string& reason_to_end() const { return reason_to_end_; }
   /// Timeline of the timed steps; empty again after the programs were replaced.
   const StepTimeline& timeline() const { return timeline_; }
   /// The last step's, for write_trace().
@@ -106,6 +109,7 @@ class RunEvents final : public TrainerEvents {
   RankBoard* board_ = nullptr;
   double room_ = 1;  // as a multiple of what strategies ask for
   bool said_no_targets_ = false;
+  std::string reason_to_end_;
   std::vector<double> seconds_;
   std::int64_t tokens_ = 0, sequences_ = 0;
 };

@@ -131,6 +131,19 @@ std::string nodes_event(const NodeChange& change, std::int64_t step) {
   return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 1000);
 }
 
+std::string text_of_parts(const RunData& data, const Plan& plan, std::int64_t step) {
+  if (data.mixture == nullptr) return "";
+  const RunConfig& config = plan.config();
+  return "steps 1 to " + std::to_string(step) + ": " +
+         data.mixture->text_of_first(step * config.batch * config.accumulation * plan.layout().batch_ranks());
+}
+
+void print_early_end(const RunConfig& config, std::int64_t step, const std::string& reason) {
+  if (reason.empty()) return;
+  std::printf("ended after step %lld of %lld: %s\n", static_cast<long long>(step), static_cast<long long>(config.steps),
+              printable(reason).c_str());
+}
+
 void print_stop(const RunConfig& config, std::int64_t step) {
   const std::string text =
       config.checkpoint.empty()

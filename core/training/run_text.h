@@ -8,6 +8,8 @@
 #include "core/config/run_config.h"
 #include "core/job/rank_board.h"
 #include "core/plan/machine_choice.h"
+#include "core/plan/parts.h"
+#include "core/plan/plan.h"
 #include "core/plugin/host.h"
 #include "core/training/run_events.h"
 
@@ -37,6 +39,12 @@ std::string restart_event(const RestartReason& reason, std::int64_t step, const 
 std::string nodes_text(const NodeChange& change, std::int64_t step);
 /// The same as JSON, for the archive.
 std::string nodes_event(const NodeChange& change, std::int64_t step);
+
+/// Lists what the steps up to `step` have read of each part of a mixture; empty without a mixture.
+std::string text_of_parts(const RunData& data, const Plan& plan, std::int64_t step);
+
+/// Prints why a run ended after `step` rather than its last step, on standard output; nothing without a reason.
+void print_early_end(const RunConfig& config, std::int64_t step, const std::string& reason);
 
 /// Prints what a run that was asked to end after `step` has saved, and how to go on; on standard error.
 void print_stop(const RunConfig& config, std::int64_t step);

@@ -18,11 +18,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Wishes that the ranks sum up in each step: to stop the run, or less, to pause it: of 65,536 ranks no sum of these makes one of
-/// those.
-constexpr float wish_to_stop = 1, wish_to_pause = 1.0F / (1 << 17);
+/// Wishes that the ranks sum up in each step: to end it as a run that is complete, less, to stop it, and least, to pause it: of
+/// 65,536 ranks no sum of one makes another.
+constexpr float wish_to_end = 1 << 20, wish_to_stop = 1, wish_to_pause = 1.0F / (1 << 17);
 
 float wish_of(TrainerEvents& events) {
+  if (events.end_wanted()) return wish_to_end;
   return events.stop_requested() ? wish_to_stop : events.pause_requested() ? wish_to_pause : 0;
 }
 
@@ -168,20 +169,23 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
                           .tokens = batches.tokens_per_step(),
                           .began = began});
     const float wishes = state.read_metric(state.step(), "stop");
-    const bool stop = wishes >= wish_to_stop, pause = wishes > 0 && !stop && step < settings.steps;
-    if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
+    const bool last = wishes >= wish_to_end || step == settings.steps;
+    const bool stop = wishes >= wish_to_stop && !(wishes >= wish_to_end);
+    const bool pause = wishes > 0 && !stop && !last;
+    if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || last)) {
       events.evaluated(evaluate(state, batches, step, events));
     }
     if (due(step, settings.sample_every)) events.sample(step);
     if (due(step, settings.checkpoint_every) || (settings.checkpoint_each_epoch && batches.ends_epoch(step - 1)) ||
-        (saves && (stop || step == settings.steps))) {
+        (saves && (stop || last))) {
       events.begins(Activity::saving, step, 0);
       events.checkpoint(step);
-    } else if (due(step, settings.snapshot_every) && step < settings.steps && !stop && !pause) {
+    } else if (due(step, settings.snapshot_every) && !last && !stop && !pause) {
       events.begins(Activity::saving, step, 0);
       events.snapshot(step);
     }
     if (stop) return TrainerResult::stopped;
+    if (last) return TrainerResult::finished;
     if (!pause) continue;
     events.begins(Activity::saving, step, 0);
     events.snapshot_before_pause(step);

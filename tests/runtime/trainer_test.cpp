@@ -21,10 +21,11 @@ class Events final : public TrainerEvents {
   void snapshot(std::int64_t step) override { snapshots.push_back(step); }
   void snapshot_before_pause(std::int64_t step) override { pauses.push_back(step); }
   bool stop_requested() override { return last + 1 == stop_before_; }
+  bool end_wanted() override { return last + 1 == end_before; }
   bool pause_requested() override { return last + 1 == pause_before; }
 
   std::int64_t last = 0;
-  std::int64_t pause_before = -1;
+  std::int64_t pause_before = -1, end_before = -1;
   std::vector<std::int64_t> evaluations, checkpoints, snapshots, pauses;
   std::vector<std::pair<std::int64_t, double>> rates;
 
@@ -167,6 +168,19 @@ TEST_F(Trainer, PausesBehindTheStepThatItIsAskedInWithASnapshot) {
   at_the_end.pause_before = 7;
   EXPECT_EQ(run(7, at_the_end, [](TrainerSettings&) {}), TrainerResult::finished);
   EXPECT_EQ(run(7, stopped, [](TrainerSettings&) {}), TrainerResult::stopped) << "who wants the end counts more";
+}
+
+TEST_F(Trainer, EndsBehindTheStepThatIsWantedToBeTheLastAsBehindTheLastOne) {
+  Events events, earlier;
+  events.end_before = 5;
+  EXPECT_EQ(run(7, events, [](TrainerSettings& settings) { settings.checkpoint_every = 3; }), TrainerResult::finished);
+  EXPECT_EQ(events.last, 5);
+  EXPECT_THAT(events.evaluations, ElementsAre(2, 4, 5));
+  EXPECT_THAT(events.checkpoints, ElementsAre(3, 5));
+  earlier.end_before = 4;
+  EXPECT_EQ(run(7, earlier, [](TrainerSettings&) {}), TrainerResult::finished);
+  EXPECT_EQ(earlier.last, 4);
+  EXPECT_THAT(earlier.checkpoints, ElementsAre()) << "without --checkpoint";
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct ObservedRun {
   std::int64_t first_step = 0;  ///< steps that were done before, by runs that this one resumes
   std::int64_t steps = 0;       ///< the step after which it ends
   bool overwrite = false;       ///< what an earlier run wrote may be replaced (--overwrite)
+  std::int64_t evaluate_every = 0;  ///< steps between evaluations; 0: none are made
   bool mixture = false;         ///< the model has routers of experts: steps have expert_load, and aux_loss if that is trained on
 };
 
@@ -35,7 +36,8 @@ struct ObservedStep {
 };
 
 /// The plugin kind "observer", chosen by --observe. One object per run, on rank 0 alone. THREADS: the trainer's, between steps;
-/// the next step waits for it. It changes nothing. ERRORS: an exception of begin() ends the run before its first step. A later
+/// the next step waits for it. It changes nothing, and may end
+/// the run. ERRORS: an exception of begin() ends the run before its first step. A later
 /// one is reported once with the observer's name; the observer is not called again, and the run goes on.
 class CONSIST_API Observer {
  public:
@@ -50,6 +52,10 @@ class CONSIST_API Observer {
   virtual void sample(std::int64_t step, std::string_view text);
   /// After a checkpoint was written to `folder`.
   virtual void checkpoint(std::int64_t step, std::string_view folder);
+  /// Asked before each step but the first of a run: a reason, such as "the loss does not fall", makes that step the last one. The
+  /// run ends as after --steps, with an evaluation, a checkpoint and an export where it has these, and says the observer's name
+  /// and the reason. Empty, as the default returns: it goes on.
+  virtual std::string reason_to_end() const;
   /// After the last step of a run that did not fail: its result, JSON as the archive's /result.
   virtual void result(std::string_view json);
   /// Last: "finished", "stopped" (asked to) or "failed", with the reason.
