@@ -28,6 +28,7 @@ SUITES = {
     "core/base/did_you_mean": [("commands", "BadOptions*"), ("plugin", "*Command*")],
     "core/job": [("job", "*"), ("runtime", "*Agreement*:*Progress*"), ("launcher", "*"), ("runtime", "*Fault*")],
     "core/network": [("job", "*"), ("transport", "*"), ("launcher", "*")],
+    "core/expressions": [("program", "*"), ("ops", "*")] + PROGRAM,
     "core/ops": [("ops", "*")] + PROGRAM + [("cpu", "*"), ("cost", "*"), ("plan", "*"), ("runtime", "*Traffic*"), ("commands", "Explain*")],
     "core/passes": PROGRAM[:1] + [("cpu", "Gradient*")] + PROGRAM[1:] + [("plan", "*"), ("commands", "Explain*")] + RUNS[:1],
     "core/compile": PROGRAM[:1] + [("cpu", "Gradient*")] + PROGRAM[1:] + [("plan", "*"), ("commands", "Explain*")] + RUNS[:1],
