@@ -55,7 +55,7 @@ cmake --build "$build" --parallel "$jobs"
 results="$build/Testing/cases"
 rm -rf "$results" "$build/tests.xml"
 [ ${#entries[@]} -eq 0 ] || rm -rf "$build/tests/external/installed"
-# One more than there are processors, since all wait now and then, counted in halves: entries that mostly wait count as one half.
-ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel $((2 * jobs + 2)) --output-junit "$(realpath "$build")/tests.xml" "${entries[@]}" "$@" 2>&1 |
+# One more than there are processors: some mostly wait.
+ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel $((jobs + 1)) --output-junit "$(realpath "$build")/tests.xml" "${entries[@]}" "$@" 2>&1 |
   tee "$build/tests.log" || true
 python3 tests/cases.py count "$build/tests.xml" "$results"
