@@ -175,9 +175,11 @@ def outcome(job, again, victim, moment, how, options):
     if event["rank"] != victim:
         raise Failure(f"rank {victim} was hit, rank {event['rank']} is named: {event['what']}")
     done = max((step for at, step in job.steps if at <= moment and step < options.steps), default=0)
-    # The newest snapshot may have been in writing; what was recorded last may be a step before the failure.
+    # The newest snapshot may have been in writing; what was recorded last may be a step before the failure. A busy machine may take
+    # longer for one than until the next is due: the run says that it leaves that out.
     newest = max(done - 1, 0) // options.every * options.every
-    if event["step"] < newest - options.every:
+    left_out = "is left out, since the one before is still being written" in job.text()
+    if event["step"] < newest - options.every and not left_out:
         raise Failure(f"goes on after step {event['step']}; {done} steps were done, with a snapshot every {options.every}")
     next_step = next((at for at, step in job.steps if at > job.runs[-1][0]), None)
     seconds = None if next_step is None else next_step - moment
