@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "launch/cli/run_options.h"
 #include "launch/cluster/options.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/comparison.h"
