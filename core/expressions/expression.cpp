@@ -181,6 +181,13 @@ std::vector<Reads> Expressions::reads_of(int input) const {
   return reads;
 }
 
+int Expressions::first_read(Reads how) const {
+  for (int k = 0; k < inputs(); ++k) {
+    if (reads_of(k) == std::vector{how}) return k;
+  }
+  return -1;
+}
+
 int Expressions::elements_of(int input) const {
   int elements = 0;
   for (const ExpressionNode& node : nodes_) {

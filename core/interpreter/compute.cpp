@@ -158,9 +158,7 @@ void reduce(Work& w) {
   const Expressions f = Expressions::parse(w.attributes().string("f"));
   Shape shape = w.out_shape(0);
   shape[shape.rank() - 1] = w.attributes().integer_or("columns", 1);
-  for (std::size_t k = 0; k < in.size(); ++k) {
-    if (f.reads_of(static_cast<int>(k)) == std::vector{Reads::same}) shape = in[k]->shape;
-  }
+  if (const int whole = f.first_read(Reads::same); whole >= 0) shape = in[static_cast<std::size_t>(whole)]->shape;
   w.out_all(reference::reduce(in, f, w.attributes().string("by"), shape));
 }
 

@@ -88,13 +88,12 @@ TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::
 
 TensorId reduce(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name) {
   Expressions summed = Expressions::parse(f);
-  for (std::size_t k = 0; by == Reduction::mean && k < inputs.size(); ++k) {
-    if (summed.reads_of(static_cast<int>(k)) != std::vector{Reads::same}) continue;
+  const int whole = summed.first_read(Reads::same);
+  if (by == Reduction::mean && whole >= 0 && whole < std::ssize(inputs)) {
+    const int columns = summed.constant(static_cast<double>(b[inputs[static_cast<std::size_t>(whole)]].shape.last()));
     std::vector<int> results = summed.results();
-    for (int& result : results)
-      result = summed.apply(Function::divide, {result, summed.constant(static_cast<double>(b[inputs[k]].shape.last())), -1});
+    for (int& result : results) result = summed.apply(Function::divide, {result, columns, -1});
     summed.set_results(std::move(results));
-    break;
   }
   const std::string how = by == Reduction::max ? "max" : "sum";
   return b.emit_one("reduce", std::move(inputs), {{"f", summed.text()}, {"by", how}}, std::move(name));

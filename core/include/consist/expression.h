@@ -96,6 +96,8 @@ class CONSIST_API Expressions {
   int inputs() const;
   /// The ways in which the results read an input; empty if they do not.
   std::vector<Reads> reads_of(int input) const;
+  /// The first input that the results read so and in no other way; -1: none.
+  int first_read(Reads how) const;
   /// One more than the largest element that is read of it as b[3].
   int elements_of(int input) const;
 

@@ -15,10 +15,8 @@ struct Reduction {
       : f(Expressions::parse(r.attributes.string("f"))),
         columns(r.attributes.integer_or("columns", 0)),
         largest(r.attributes.string("by") == "max") {
-    const std::vector<Reads> reads = reads_of_inputs(f);
-    for (std::size_t k = 0; k < reads.size(); ++k) {
-      if (reads[k] == Reads::same) columns = r.inputs[k].shape.last();
-    }
+    if (const int whole = f.first_read(Reads::same); whole >= 0)
+      columns = at(r.inputs, static_cast<std::size_t>(whole)).shape.last();
   }
 };
 
