@@ -55,6 +55,11 @@ void register_storage(OpRegistry& registry);
 /// tokens. For an op of a plugin, its traits state how it depends on it.
 CONSIST_API bool is_core_op(const Op& op);
 
+/// The letter of an expression's input (consist/expression.h).
+inline std::string letter_of(std::size_t input) {
+  return std::string(1, static_cast<char>('a' + input));
+}
+
 /// Base of the core's ops: a name, and checks that name the op in their message. None looks at the order of tokens but those that state
 /// TokenOrder::fixed again.
 class NamedOp : public Op {

@@ -21,7 +21,6 @@ class ExpressionOp : public NamedOp {
 
  protected:
   static Expressions expressions(const Attributes& attributes) { return Expressions::parse(attributes.string("f")); }
-  static std::string letter_of(std::size_t input) { return std::string(1, static_cast<char>('a' + input)); }
 
   /// The way in which input k is read. ERRORS: not at all, or in two ways.
   Reads reads(const Expressions& f, std::size_t k) const {

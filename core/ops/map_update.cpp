@@ -96,15 +96,15 @@ class MapUpdate final : public NamedOp {
   void check_reads(const Expressions& f, std::int64_t scalars) const {
     const int inputs = update_state_input + states_;
     if (f.inputs() > inputs)
-      fail("'" + f.text() + "' reads " + letter_of(f.inputs() - 1) + "; an update of " + std::to_string(states_) +
-           " states has the inputs a to " + letter_of(inputs - 1));
+      fail("'" + f.text() + "' reads " + letter_of(index(f.inputs() - 1)) + "; an update of " + std::to_string(states_) +
+           " states has the inputs a to " + letter_of(index(inputs - 1)));
     for (int k = 0; k < f.inputs(); ++k) {
       const bool is_vector = k == 2 || k == 3;
       const std::vector<Reads> how = f.reads_of(k);
       const auto all = [&](Reads one) { return std::count(how.begin(), how.end(), one) == std::ssize(how); };
       const bool by_element = all(Reads::element) && f.elements_of(k) <= (k == 2 ? scalars : 1);
       if (is_vector ? by_element : all(Reads::same) || (k >= update_state_input && by_element)) continue;
-      const std::string letter = letter_of(k);
+      const std::string letter = letter_of(index(k));
       fail("'" + f.text() + "' reads " + letter + " where it has no element; " +
            (k == 2   ? "the scalars are c[0] to c[" + std::to_string(scalars - 1) + "], as many as scalar_count() says"
             : k == 3 ? "the factor that clips is d[0]"
@@ -112,7 +112,6 @@ class MapUpdate final : public NamedOp {
                      : "a state is read as " + letter + ", and as " + letter + "[0] if it is a scalar"));
     }
   }
-  static std::string letter_of(int input) { return std::string(1, static_cast<char>('a' + input)); }
 
   /// Inputs of one parameter.
   std::size_t each() const noexcept { return 3 + index(states_); }

@@ -56,7 +56,8 @@ class Split final : public PartsOfHeads {
   Types infer(const Types& in, const Attributes& attributes) const override {
     const HeadParts parts = parts_of(attributes);
     const TensorType& x = present(in, 0);
-    const std::int64_t heads = heads_in(with_channels(x, 0).shape.rank() > 0 ? x.shape.last() : 0, parts.head_dim(), "x");
+    with_channels(x, 0);
+    const std::int64_t heads = heads_in(x.shape.last(), parts.head_dim(), "x");
     Types made;
     for (const HeadPart& part : parts.all()) made.emplace_back(with_channels(x, part.shared ? part.width : heads * part.width));
     return made;
@@ -71,11 +72,12 @@ class Split final : public PartsOfHeads {
     check_heads(program, i.inputs[0], parts_of(i.attributes).head_dim());
   }
   void differentiate(Differentiator& d, const Instruction& f) const override {
+    const std::size_t of_each_head = parts_of(f.attributes).own();
     std::vector<TensorId> gradients;
     bool own = false;
     for (std::size_t k = 0; k < f.outputs.size(); ++k) {
       gradients.push_back(f.outputs[k] == no_tensor ? no_tensor : d.gradient(f.outputs[k]));
-      own = own || (gradients.back() != no_tensor && k < parts_of(f.attributes).own());
+      own = own || (gradients.back() != no_tensor && k < of_each_head);
     }
     require(own,
             "no gradient flows into a part of each head's own, and from those that all share the number of heads is not known");

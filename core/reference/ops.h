@@ -74,12 +74,12 @@ std::vector<std::int64_t> positions_of_part(std::int64_t rows, std::int64_t part
 /// o and lse over two sets of keys, from those of each.
 Values merged_attention(const Values& a, const Values& b);
 
-/// The results of expressions (consist/expression.h).
 /// The parts of each head of x, as attribute "parts" states them (consist/head_parts.h); those that all heads share are added up.
 Values split(const Value& x, const std::string& parts);
 /// The inverse, which repeats shared parts. Absent ones are zeros.
 Values concat(const Values& in, const std::string& parts);
 
+/// The results of expressions (consist/expression.h).
 Values map(const Values& in, const std::string& f);
 /// The same, for results of that shape.
 Values map(const Values& in, const Expressions& f, const Shape& shape);

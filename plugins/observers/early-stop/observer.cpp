@@ -1,7 +1,7 @@
 // Ends a run when its evaluations no longer get better, or are good enough.
 #include "consist/observer.h"
 
-#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <string>
