@@ -316,21 +316,22 @@ Change with_expressions() {
   }};
 }
 
+/// A linear with weights of its own.
+TensorId linear(Builder& b, TensorId from, const std::string& name, std::int64_t out) {
+  return layers::linear(b, from, b.parameter(name, {out, b.program()[from].shape.last()}, 0, 0.2F, true), no_tensor, name + ".y");
+}
+
 /// Latent attention: queries and keys of parts, of which one is the same for all heads, and values of another size.
 Change with_latent_attention() {
   return {.operands = [](Builder& b, TensorId& x, TensorId& /*table*/) {
     const std::int64_t channels = b.program()[x].shape.last(), heads = 4;
-    const auto linear = [&](TensorId from, const char* name, std::int64_t out) {
-      return layers::linear(b, from, b.parameter(name, {out, b.program()[from].shape.last()}, 0, 0.2F, true), no_tensor,
-                            std::string(name) + ".y");
-    };
-    const std::vector<TensorId> q = layers::split(b, linear(x, "latent.q", heads * 6), {4, 2}, "q.parts");
-    const std::vector<TensorId> low = layers::split(b, linear(x, "latent.low", 10), {8, 2}, "low.parts");
-    const std::vector<TensorId> kv = layers::split(b, linear(low[0], "latent.kv", heads * 7), {4, 3}, "kv.parts");
+    const std::vector<TensorId> q = layers::split(b, linear(b, x, "latent.q", heads * 6), {4, 2}, "q.parts");
+    const std::vector<TensorId> low = layers::split(b, linear(b, x, "latent.low", 10), {8, 2}, "low.parts");
+    const std::vector<TensorId> kv = layers::split(b, linear(b, low[0], "latent.kv", heads * 7), {4, 3}, "kv.parts");
     const TensorId turned = layers::map(b, "tanh(a)", {q[1]}, "turned");
     const TensorId mixed = layers::attention(b, layers::concat(b, {q[0], turned}, heads, "q.whole"),
                                              layers::concat(b, {kv[0]}, heads, "k.whole", {low[1]}), kv[1], 6, "latent");
-    x = layers::map(b, "a+b", {x, linear(mixed, "latent.o", channels)}, "x.latent");
+    x = layers::map(b, "a+b", {x, linear(b, mixed, "latent.o", channels)}, "x.latent");
   }};
 }
 
@@ -348,17 +349,13 @@ TEST(OwnOps, PartsOfHeadsGiveTheSameInEveryLayout) {
 Change with_reductions() {
   return {.operands = [](Builder& b, TensorId& x, TensorId& /*table*/) {
     const std::int64_t channels = b.program()[x].shape.last();
-    const auto linear = [&](TensorId from, const char* name, std::int64_t out) {
-      return layers::linear(b, from, b.parameter(name, {out, b.program()[from].shape.last()}, 0, 0.2F, true), no_tensor,
-                            std::string(name) + ".y");
-    };
-    const TensorId wide = layers::map(b, "tanh(a)", {linear(x, "reduced.up", 12)}, "wide");
+    const TensorId wide = layers::map(b, "tanh(a)", {linear(b, x, "reduced.up", 12)}, "wide");
     const TensorId mean = layers::reduce(b, layers::Reduction::mean, "a*a", {wide}, "mean");
     const TensorId most = layers::reduce(b, layers::Reduction::max, "a", {wide}, "most");
     const TensorId normed = layers::map(b, "(a-b[r]/4)*rsqrt(c[r]+0.01)", {wide, most, mean}, "normed");
     const TensorId gain = b.parameter("reduced.gain", {channels}, 0.5F, 0.1F, false);
     const TensorId sum = layers::reduce(b, layers::Reduction::sum, "a*b[c]", {x, gain}, "sum");
-    x = layers::map(b, "a*(1+b[r]/16)+c", {x, sum, linear(normed, "reduced.down", channels)}, "x.reduced");
+    x = layers::map(b, "a*(1+b[r]/16)+c", {x, sum, linear(b, normed, "reduced.down", channels)}, "x.reduced");
   }};
 }
 
@@ -375,15 +372,9 @@ TEST(OwnOps, ReductionsGiveTheSameInEveryLayout) {
 TEST(OwnOps, APartOfAHeadIsNotRepeated) {
   const Change change{.operands = [](Builder& b, TensorId& x, TensorId& /*table*/) {
     const std::int64_t channels = b.program()[x].shape.last();
-    const auto linear = [&](const char* name, std::int64_t out) {
-      return layers::linear(b, x, b.parameter(name, {out, channels}, 0, 0.2F, true), no_tensor, std::string(name) + ".y");
-    };
-    const std::vector<TensorId> kv = layers::split(b, linear("latent.kv", 7), {4, 3}, "kv.parts");
-    const TensorId mixed = layers::attention(b, linear("latent.q", channels), kv[0], kv[1], 4, "latent");
-    x = layers::map(
-        b, "a+b",
-        {x, layers::linear(b, mixed, b.parameter("latent.o", {channels, channels / 4 * 3}, 0, 0.2F, true), no_tensor, "o.y")},
-        "x.latent");
+    const std::vector<TensorId> kv = layers::split(b, linear(b, x, "latent.kv", 7), {4, 3}, "kv.parts");
+    const TensorId mixed = layers::attention(b, linear(b, x, "latent.q", channels), kv[0], kv[1], 4, "latent");
+    x = layers::map(b, "a+b", {x, linear(b, mixed, "latent.o", channels)}, "x.latent");
   }};
   EXPECT_THAT(refusal(change, {"--strategy=tp-sp=2", "--ranks=2"}),
               HasSubstr("the number of key/value heads is 1, which 2 ranks cannot share"));
