@@ -62,7 +62,8 @@ class Walk {
 
 class Lockstep {
  public:
-  Lockstep(std::span<Arena* const> ranks, std::uint64_t seed, const StepObserver& observer) : observer_(observer), random_(seed) {
+  Lockstep(std::span<Arena* const> ranks, std::uint64_t seed, const StepObserver& after, const StepObserver& before)
+      : after_(after), before_(before), random_(seed) {
     for (Arena* arena : ranks) walks_.emplace_back(*arena);
     for (std::size_t rank = 0; rank < walks_.size(); ++rank) {
       for (const Queue queue : walks_[rank].queues()) turns_.push_back({rank, queue});
@@ -97,6 +98,7 @@ class Lockstep {
       if (!i.queue.is_communication()) throw ProgramError(walk.member(*id).text() + " runs on a queue that has no communicator");
       return i.queue.lane() == Lane::collective ? run_group(turn, i.queue) : run_link(turn, i.queue);
     }
+    announce(walk.member(*id));
     compute(walk.arena(), *id);
     finish(walk, turn.queue);
     return true;
@@ -111,6 +113,7 @@ class Lockstep {
       if (!id) return false;
       members.push_back(walk.member(*id));
     }
+    for (const Member& member : members) announce(member);
     run_collective(members);
     for (const int rank : group) finish(walks_[static_cast<std::size_t>(rank)], turn.queue);
     return true;
@@ -129,14 +132,23 @@ class Lockstep {
     const std::optional<InstructionId> here = walks_[turn.rank].ready(turn.queue), there = walks_.at(peer).ready(queue_there);
     if (!there) return false;
     const Member mine = walks_[turn.rank].member(*here), other = walks_[peer].member(*there);
+    announce(mine);
+    announce(other);
     run_message(sends ? mine : other, sends ? other : mine);
     finish(walks_[turn.rank], turn.queue);
     finish(walks_[peer], queue_there);
     return true;
   }
 
+  /// Reads of the observer are told as the instruction's own.
+  void announce(const Member& member) const {
+    if (!before_) return;
+    member.arena->set_instruction(member.instruction);
+    before_(*member.arena, member.instruction);
+  }
+
   void finish(Walk& walk, Queue queue) {
-    if (observer_) observer_(walk.arena(), walk.head(queue));
+    if (after_) after_(walk.arena(), walk.head(queue));
     walk.finish(queue);
   }
 
@@ -149,7 +161,7 @@ class Lockstep {
     return text;
   }
 
-  const StepObserver& observer_;
+  const StepObserver &after_, &before_;
   std::mt19937_64 random_;
   std::vector<Walk> walks_;
   std::vector<Turn> turns_;
@@ -157,8 +169,8 @@ class Lockstep {
 
 }  // namespace
 
-void run_step(std::span<Arena* const> ranks, std::uint64_t seed, const StepObserver& observer) {
-  Lockstep(ranks, seed, observer).run();
+void run_step(std::span<Arena* const> ranks, std::uint64_t seed, const StepObserver& after, const StepObserver& before) {
+  Lockstep(ranks, seed, after, before).run();
 }
 
 }  // namespace consist::interpreter

@@ -22,14 +22,14 @@
 
 namespace consist::interpreter {
 
-/// Is told of an instruction of a rank when its outputs have been written.
+/// Is told of an instruction of a rank: when its outputs have been written, or when it is about to run.
 using StepObserver = std::function<void(const Arena& rank, InstructionId instruction)>;
 
 /// Runs what `ranks[r]` holds as rank r's program to its end. A collective runs once all members of its group have it at the head
 /// of a queue with nothing left to wait for, a message once both of its ends have. Among what may run, `seed` chooses the order,
 /// so that another seed is another legal timing of the same programs. Throws ProgramError where instructions do not fit each
-/// other, read what they should not (see Arena), or block each other. The observer may be
-/// empty.
-void run_step(std::span<Arena* const> ranks, std::uint64_t seed, const StepObserver& observer = {});
+/// other, read what they should not (see Arena), or block each other. The observers, of instructions that have run and of those
+/// that are about to, may be empty.
+void run_step(std::span<Arena* const> ranks, std::uint64_t seed, const StepObserver& after = {}, const StepObserver& before = {});
 
 }  // namespace consist::interpreter

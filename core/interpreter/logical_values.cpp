@@ -47,55 +47,44 @@ void write_constants(Arena& arena) {
   }
 }
 
-namespace {
-
-/// Puts the ranks' parts of logical tensors together.
-class Assembly {
- public:
-  void add(const Arena& arena, const std::string& name, TensorId tensor) {
-    if (tensor == no_tensor) return;
-    const Program& program = arena.planned().program;
-    const Tensor& t = program[tensor];
-    std::vector<double>& logical =
-        values_.try_emplace(name, static_cast<std::size_t>(t.shape.elements()), std::numeric_limits<double>::quiet_NaN())
-            .first->second;
-    const Value local = arena.read(tensor);
-    for (const LocalRange& range : local_ranges(t.shape, t.placements, program.mesh, program.rank)) {
-      for (std::int64_t i = 0; i < range.count; ++i) {
-        double& known = logical.at(static_cast<std::size_t>(range.logical + i));
-        const double here = local.at(range.local + i);
-        if (std::isnan(known)) known = here;
-        if (std::abs(known - here) > 1e-9 * std::max(1.0, std::abs(known)))
-          throw ProgramError("rank " + std::to_string(program.rank) + " ends with " + std::to_string(here) + " in element " +
-                             std::to_string(range.logical + i) + " of '" + name + "', another rank with " +
-                             std::to_string(known));
-      }
+void Assembly::add(const Program& program, const std::string& name, TensorId tensor, const std::vector<double>& local) {
+  const Tensor& t = program[tensor];
+  std::vector<double>& logical =
+      values_.try_emplace(name, static_cast<std::size_t>(t.shape.elements()), std::numeric_limits<double>::quiet_NaN())
+          .first->second;
+  for (const LocalRange& range : local_ranges(t.shape, t.placements, program.mesh, program.rank)) {
+    for (std::int64_t i = 0; i < range.count; ++i) {
+      double& known = logical.at(static_cast<std::size_t>(range.logical + i));
+      const double here = local.at(static_cast<std::size_t>(range.local + i));
+      if (std::isnan(known)) known = here;
+      if (std::abs(known - here) > 1e-9 * std::max(1.0, std::abs(known)))
+        throw ProgramError("rank " + std::to_string(program.rank) + " ends with " + std::to_string(here) + " in element " +
+                           std::to_string(range.logical + i) + " of '" + name + "', another rank with " + std::to_string(known));
     }
   }
+}
 
-  LogicalValues finish() {
-    for (const auto& [name, values] : values_) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        if (std::isnan(values[i])) throw ProgramError("no rank holds element " + std::to_string(i) + " of '" + name + "'");
-      }
+LogicalValues Assembly::finish() {
+  for (const auto& [name, values] : values_) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (std::isnan(values[i])) throw ProgramError("no rank holds element " + std::to_string(i) + " of '" + name + "'");
     }
-    return std::move(values_);
   }
-
- private:
-  LogicalValues values_;
-};
-
-}  // namespace
+  return std::move(values_);
+}
 
 LogicalValues states_of(std::span<const Arena> ranks) {
   Assembly assembly;
   for (const Arena& arena : ranks) {
-    for (const Parameter& p : arena.planned().program.parameters) {
+    const Program& program = arena.planned().program;
+    const auto add = [&](const std::string& name, TensorId tensor) {
+      if (tensor != no_tensor) assembly.add(program, name, tensor, arena.read(tensor).data);
+    };
+    for (const Parameter& p : program.parameters) {
       // Weights that forward reads and those that the optimizer keeps are the same, up to rounding.
-      if (p.master == no_tensor || !arena.rounds()) assembly.add(arena, p.name, p.tensor);
-      assembly.add(arena, p.name, p.master);
-      for (const ParameterState& state : p.states) assembly.add(arena, p.name + "." + state.name, state.tensor);
+      if (p.master == no_tensor || !arena.rounds()) add(p.name, p.tensor);
+      add(p.name, p.master);
+      for (const ParameterState& state : p.states) add(p.name + "." + state.name, state.tensor);
     }
   }
   return assembly.finish();

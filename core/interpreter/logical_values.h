@@ -27,6 +27,19 @@ void write_zero_states(Arena& arena);
 /// The program's constants, as the trainer fills them in.
 void write_constants(Arena& arena);
 
+/// Puts the ranks' parts of logical tensors together.
+class Assembly {
+ public:
+  /// `local`: what the rank of that program holds of `tensor`. Throws ProgramError where another rank has added something else
+  /// for the same elements.
+  void add(const Program& program, const std::string& name, TensorId tensor, const std::vector<double>& local);
+  /// Throws ProgramError for an element that no rank holds.
+  LogicalValues finish();
+
+ private:
+  LogicalValues values_;
+};
+
 /// Parameters ("<name>") and their states ("<name>.<state>") of all ranks. Throws ProgramError where ranks that hold the same
 /// elements have different ones, or no rank holds an element.
 LogicalValues states_of(std::span<const Arena> ranks);

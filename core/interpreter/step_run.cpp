@@ -1,9 +1,10 @@
 #include "core/interpreter/step_run.h"
 
 #include <cmath>
-#include <map>
+#include <optional>
 #include <span>
 
+#include "core/interpreter/gradients.h"
 #include "core/interpreter/step_inputs.h"
 
 namespace consist::interpreter {
@@ -52,44 +53,11 @@ double overflow(std::span<const Arena> ranks, const RunOptions& options) {
   return missing;
 }
 
-void run_all(std::vector<Arena>& ranks, std::uint64_t order, const StepObserver& observer = {}) {
+void run_all(std::vector<Arena>& ranks, std::uint64_t order, const StepObserver& after = {}, const StepObserver& before = {}) {
   std::vector<Arena*> pointers;
   for (Arena& arena : ranks) pointers.push_back(&arena);
-  run_step(pointers, order, observer);
+  run_step(pointers, order, after, before);
   for (Arena& arena : ranks) arena.set_instruction(-1);
-}
-
-/// A state that keeps gradients: state = decay state + factor gradient. By suffix of its name.
-struct Average {
-  double decay, factor;
-};
-std::map<std::string, Average> averages(const RunConfig& config) {
-  const auto option = [&](const char* name, double otherwise) {
-    const auto options = config.plugin_options.find(config.optimizer_plugin);
-    if (options == config.plugin_options.end()) return otherwise;
-    const auto given = options->second.find(name);
-    return given == options->second.end() ? otherwise : std::stod(given->second);
-  };
-  const auto mean = [](double decay) { return Average{decay, 1 - decay}; };
-  if (config.optimizer_plugin == "sgd") return {{".momentum", {option("momentum", 0.9), 1}}};
-  if (config.optimizer_plugin == "lion") return {{".momentum", mean(option("beta2", 0.99))}};
-  const Average moment = mean(option("beta1", 0.9));
-  if (config.optimizer_plugin == "muon") return {{".momentum", mean(option("momentum", 0.95))}, {".moment1", moment}};
-  return {{".moment1", moment}};
-}
-
-void add_gradients(LogicalValues& after, const LogicalValues& before, const RunConfig& config) {
-  LogicalValues gradients;
-  for (const auto& [suffix, average] : averages(config)) {
-    for (const auto& [name, state] : after) {
-      if (!name.ends_with(suffix)) continue;
-      std::vector<double> gradient = state;
-      for (std::size_t i = 0; i < gradient.size(); ++i)
-        gradient[i] = (gradient[i] - average.decay * before.at(name)[i]) / average.factor;
-      gradients.emplace(name.substr(0, name.size() - suffix.size()) + ".gradient", std::move(gradient));
-    }
-  }
-  after.merge(gradients);
 }
 
 /// The ranks of a run, with their memory.
@@ -112,8 +80,6 @@ class Training {
     Outcome outcome;
     outcome.before = states_of(ranks_);
     for (int step = 0; step < options_.steps; ++step) {
-      const bool known = step == 1 && !outcome.after_first_step.empty();
-      last_before_ = step == 0 ? outcome.before : known ? outcome.after_first_step : states_of(ranks_);
       train(step, outcome);
       if (step > 0 || options_.rounded || options_.without_room) continue;
       outcome.after_first_step = states_of(ranks_);
@@ -128,7 +94,6 @@ class Training {
     resume(ranks_, saved);
     Outcome outcome;
     for (int step = saved.steps; step < options_.steps; ++step) {
-      last_before_ = states_of(ranks_);
       train(step, outcome);
       if (step == saved.steps) outcome.saved = saved_values(ranks_, step + 1);
     }
@@ -152,7 +117,7 @@ class Training {
       }
       write_input(ranks_[rank], "stop_requests", {1});
     }
-    run_all(ranks_, options_.order + static_cast<std::uint64_t>(step), step == 0 ? options_.observer : StepObserver());
+    run_step_of(step);
     outcome.losses.push_back(metric(ranks_, "loss"));
     outcome.grad_norms.push_back(metric(ranks_, "grad_norm"));
     if (has_metric(ranks_, "aux_loss")) outcome.auxiliary_losses.push_back(metric(ranks_, "aux_loss"));
@@ -161,6 +126,20 @@ class Training {
     }
     outcome.overflow += overflow(ranks_, options_);
     if (metric(ranks_, "stop") != config_.ranks) throw ProgramError("the stop requests do not sum to the number of ranks");
+  }
+
+  /// The last step is watched for its gradients: those of rows that had no room say nothing.
+  void run_step_of(int step) {
+    const StepObserver observer = step == 0 ? options_.observer : StepObserver();
+    if (step + 1 == options_.steps && !options_.without_room) gradients_.emplace(ranks_);
+    const auto after = [&](const Arena& rank, InstructionId instruction) {
+      if (observer) observer(rank, instruction);
+      if (gradients_) gradients_->see_after(rank, instruction);
+    };
+    const auto before = [&](const Arena& rank, InstructionId instruction) {
+      if (gradients_) gradients_->see_before(rank, instruction);
+    };
+    run_all(ranks_, options_.order + static_cast<std::uint64_t>(step), after, before);
   }
 
   void evaluate(Outcome& outcome) {
@@ -178,7 +157,7 @@ class Training {
 
   void finish(Outcome& outcome) {
     outcome.values = states_of(ranks_);
-    if (!options_.without_room) add_gradients(outcome.values, last_before_, config_);
+    if (gradients_) outcome.values.merge(gradients_->finish());
   }
 
   const RankPrograms& programs_;
@@ -186,7 +165,7 @@ class Training {
   const RunOptions& options_;
   std::int64_t vocabulary_ = 0;
   std::vector<Arena> ranks_;
-  LogicalValues last_before_;  // parameters and states before the last step
+  std::optional<Gradients> gradients_;  // of the last step
 };
 
 }  // namespace

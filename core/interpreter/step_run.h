@@ -20,8 +20,7 @@ class NoRoom : public ProgramError {
 
 /// Results that no layout may change.
 struct Outcome {
-  /// By name: parameters, their states, and ".gradient" of each, clipped, as the last step's optimizer got it (under SGD with the
-  /// decayed weight added).
+  /// By name: parameters, their states, and ".gradient" of each, clipped, as the last step's optimizer got it.
   LogicalValues values;
   std::vector<double> losses, grad_norms;  ///< by step
   std::vector<double> auxiliary_losses;    ///< by step, of models that have one

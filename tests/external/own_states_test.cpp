@@ -7,7 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "core/interpreter/step_run.h"
+#include "core/plan/plan.h"
+#include "core/prove/one_rank.h"
 #include "tests/external/installed.h"
+#include "tests/interpreter/wrong_gradient.h"
 #include "tests/parity/optimizer_losses.h"
 
 namespace consist {
@@ -240,8 +244,45 @@ TEST_F(OwnStates, TheyConformAndAreProven) {
     EXPECT_THAT(consist(Words{"prove", "--model", model(), "--precision", "fp32", "--batch", "2", "--sequence", "32", "--ranks",
                               "4", "--strategy", "tp-sp=2+zero2=2"} +
                         words_of(optimizer)),
-                HasSubstr("equal: this layout trains as one rank does"))
+                AllOf(HasSubstr("equal: this layout trains as one rank does"), ::testing::Not(HasSubstr(" 0 gradients"))))
         << optimizer.name;
+  }
+}
+
+// What a gradient is, no state of the optimizer has to tell.
+TEST_F(OwnStates, AWrongGradientIsNamedWhicheverOptimizerGetsIt) {
+  const std::string parameter = "model.layers.1.self_attn.o_proj.weight";
+  std::vector<OwnOptimizer> all(std::begin(own_optimizers), std::end(own_optimizers));
+  for (const char* name : {"my-lion", "my-muon"}) all.push_back({"lion-and-muon", name, {}});
+  PluginHost host({built("adafactor"), built("adamw-8bit"), built("schedule-free"), built("lion-and-muon")});
+  for (const OwnOptimizer& optimizer : all) {
+    SCOPED_TRACE(optimizer.name);
+    RunConfig config;
+    config.model = model();
+    config.device = "cpu";
+    config.dataset = "synthetic";
+    config.sequence = 8;
+    config.global_batch = 8;
+    config.batch = config.accumulation = config.ranks = 2;
+    config.strategies = parse_strategies("ddp=2");
+    config.evaluate_every = 1;
+    config.optimizer_plugin = optimizer.name;
+    if (!optimizer.options.empty()) config.plugin_options[optimizer.name]["block"] = optimizer.options.back();
+    const auto programs = interpreter::compile(plan_run(config, host), 256);
+    RunConfig alone = prove::alone(*programs);
+    alone.evaluate_every = 1;
+    const auto one = interpreter::compile(plan_run(alone, host), 0);
+    const interpreter::Outcome expected = interpreter::run(*one, {});
+    const auto differences = [&] {
+      std::vector<std::string> names;
+      for (const prove::Difference& d : prove::differences(interpreter::run(*programs, {}), expected, prove::rounded_tolerance))
+        names.push_back(d.what);
+      return names;
+    };
+    EXPECT_TRUE(expected.values.contains(parameter + ".gradient"));
+    EXPECT_THAT(differences(), ::testing::IsEmpty());
+    EXPECT_EQ(test::overwrite_accumulated_gradient(*programs, parameter), 2);
+    EXPECT_THAT(differences(), ::testing::Contains(parameter + ".gradient"));
   }
 }
 

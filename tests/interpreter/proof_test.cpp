@@ -1,5 +1,7 @@
 // `consist prove` in this process: it holds for layouts that are right, says what it left of their sizes, and names the first instruction
 // that goes wrong, and none where nothing does.
+#include "core/prove/proof.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,11 +9,12 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/config/optimizer_rules.h"
 #include "core/prove/first_difference.h"
 #include "core/prove/one_rank.h"
-#include "core/prove/proof.h"
 #include "core/prove/small_run.h"
 #include "tests/interpreter/expect_one_rank.h"
+#include "tests/interpreter/wrong_gradient.h"
 
 namespace consist::prove {
 namespace {
@@ -154,6 +157,24 @@ TEST(FirstDifference, NamesTheOpTheLayerAndTheRank) {
   EXPECT_EQ(first->layer, 1);
   EXPECT_EQ(first->rank, 1);
   EXPECT_THAT(first->inputs_from, Not(IsEmpty()));
+}
+
+// A gradient counts whichever optimizer gets it, one of a rule too.
+TEST(Differences, NameAWrongGradientOfAnyOptimizer) {
+  RunConfig config = config_of({"llama-untied"}, {"--strategy=ddp", "--ranks=2", "--accumulation=2"});
+  config.optimizer.rules =
+      parse_optimizer_rules("*.o_proj.*:optimizer=lion;*.down_proj.*:optimizer=sgd;*.q_proj.*:optimizer=muon");
+  const auto programs = compile(config, 256), one = compile(alone(*programs), 0);
+  const interpreter::Outcome expected = interpreter::run(*one, {});
+  for (const Parameter& p : one->steps[0].program.parameters)
+    EXPECT_TRUE(expected.values.contains(p.name + ".gradient")) << p.name;
+  EXPECT_THAT(differences(interpreter::run(*programs, {}), expected), IsEmpty());
+
+  const std::string lion = "model.layers.1.self_attn.o_proj.weight";
+  EXPECT_EQ(test::overwrite_accumulated_gradient(*programs, lion), 2);
+  std::vector<std::string> wrong;
+  for (const Difference& d : differences(interpreter::run(*programs, {}), expected)) wrong.push_back(d.what);
+  EXPECT_THAT(wrong, Contains(lion + ".gradient"));
 }
 
 TEST(FirstDifference, NamesThePassThatMadeTheInstruction) {
