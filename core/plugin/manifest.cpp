@@ -42,9 +42,16 @@ class Bytes {
   }
   void read(std::uint64_t offset, void* out, std::uint64_t bytes) {
     require(offset, bytes);
-    file_.seekg(static_cast<std::streamoff>(offset));
-    file_.read(static_cast<char*>(out), static_cast<std::streamsize>(bytes));
-    if (!file_) throw DataError(path_ + " cannot be read to the end");
+    if (offset < window_begin_ || offset + bytes > window_begin_ + window_.size()) {
+      // Tables and the names in them are read in pieces of a few bytes and lie beside one another: each would be two calls of the
+      // system, and each process reads those of all plugins.
+      window_begin_ = offset - std::min(offset, window_bytes / 2);
+      window_.resize(std::min(std::max(window_bytes, offset - window_begin_ + bytes), size_ - window_begin_));
+      file_.seekg(static_cast<std::streamoff>(window_begin_));
+      file_.read(window_.data(), static_cast<std::streamsize>(window_.size()));
+      if (!file_) throw DataError(path_ + " cannot be read to the end");
+    }
+    std::memcpy(out, window_.data() + (offset - window_begin_), bytes);
   }
   const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }
@@ -53,6 +60,9 @@ class Bytes {
   std::string path_;
   std::ifstream file_;
   std::uint64_t size_ = 0;
+  static constexpr std::uint64_t window_bytes = 8192;
+  std::string window_;  // bytes of the file from window_begin_ on
+  std::uint64_t window_begin_ = 0;
 };
 
 #if defined(__x86_64__)
