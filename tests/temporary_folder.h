@@ -4,9 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace consist {
 
@@ -32,8 +33,9 @@ class TemporaryFolder {
 };
 
 inline std::string read_whole(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream all;  // in blocks: tests are compiled without optimization, and byte by byte a large file takes a second
+  all << std::ifstream(path, std::ios::binary).rdbuf();
+  return std::move(all).str();
 }
 
 inline void write_whole(const std::string& path, const std::string& bytes) {
