@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes an image (an OCI archive, which docker load, podman load and skopeo read) without a daemon: Debian 12, Python, a wheel of Consist.
-# Usage: launch/package/image.sh WHEEL [--extra EXTRA] [--root FOLDER] [--output FILE] [--level N]      as root, with debootstrap
+# Usage: launch/package/image.sh WHEEL [--extra EXTRA] [--root FOLDER] [--output FILE] [--level N]      as root, with mmdebstrap or debootstrap
 #   --extra     of the wheel: cuda13 for GPUs (about 2.5 GB of NVIDIA's libraries)
 #   --root      where the root file system is made: build/image-root. One that is there is thrown away
 #   --output    the archive: build/packages/consist-image.tar
@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
 done
 [ -f "$wheel" ] || { echo "image: there is no wheel '$wheel'; launch/package/wheel.sh makes one" >&2; exit 2; }
 [ "$(id -u)" = 0 ] || { echo "image: only root can make a root file system; use Containerfile with a builder of images instead" >&2; exit 2; }
-command -v debootstrap > /dev/null || { echo "image: debootstrap is missing (Debian: apt-get install debootstrap)" >&2; exit 2; }
+can_make_root || { echo "image: there is neither mmdebstrap nor debootstrap (Debian: apt-get install mmdebstrap)" >&2; exit 2; }
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(commit_time)}
 
 make_root bookworm "$root"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs a wheel in a new root file system of a Debian release, as an ordinary user and without a compiler,.
 # There it runs the quickstart's comparison, of 20 steps or STEPS.
-# Usage: tests/package/wheel_in_root.sh WHEEL SUITE FOLDER [STEPS]     (root, debootstrap and the network are needed; FOLDER is made, or used again)
+# Usage: tests/package/wheel_in_root.sh WHEEL SUITE FOLDER [STEPS]     (root, mmdebstrap or debootstrap, and the network are needed; FOLDER is made, or used again)
 # Ends with 0 and a line with the seconds that installing and comparing took; 77 where no root file system can be made here.
 set -euo pipefail
 wheel=$1 suite=$2 root=$3 steps=${4:-20}
