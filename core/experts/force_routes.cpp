@@ -53,7 +53,9 @@ void force_routes(Program& forward, const SharesOfRouter& shares) {
         "router." + std::to_string(router) + ".intervals", {static_cast<std::int64_t>(orders), 2, experts},
         [intervals](std::span<float> out) { std::ranges::copy(intervals, out.begin()); });
     route.attributes.set("router", static_cast<std::int64_t>(router));
-    route.inputs = {route.inputs[0], ids, constant};
+    route.inputs.resize(std::max<std::size_t>(route.inputs.size(), 3), no_tensor);  // a bias behind them stays
+    route.inputs[1] = ids;
+    route.inputs[2] = constant;
   }
 }
 

@@ -9,17 +9,23 @@ namespace {
 using reference::Value;
 using reference::Values;
 
+bool by_sigmoids(const Work& w) {
+  return w.attributes().integer_or("sigmoid", 0) != 0;
+}
 void route(Work& w) {
   const Value ids = w.has(1) ? w.in(1) : Value{}, intervals = w.has(2) ? w.in(2) : Value{};
   const reference::StatedLoad load{ids, intervals, w.attributes().integer_or("router", 0)};
+  const Value bias = w.has(3) ? w.in(3) : Value{};
+  const reference::SigmoidRouter sigmoid{w.has(3) ? &bias : nullptr, w.attributes().integer_or("groups", 1),
+                                         w.attributes().integer_or("kept_groups", 1)};
   const Values made = reference::moe_route(w.in(0), w.attributes().integer("choices"), w.attributes().integer("normalize") != 0,
-                                           w.has(1) ? &load : nullptr);
+                                           w.has(1) ? &load : nullptr, by_sigmoids(w) ? &sigmoid : nullptr);
   for (std::size_t k = 0; k < 3; ++k) w.out(k, *made[k]);
 }
 void route_grad(Work& w) {
   const Value dweights = w.has(2) ? w.in(2) : Value{}, dstatistics = w.has(3) ? w.in(3) : Value{};
   w.out(0, reference::moe_route_grad(w.in(0), w.in(1), w.has(2) ? &dweights : nullptr, w.has(3) ? &dstatistics : nullptr,
-                                     w.attributes().integer("normalize") != 0));
+                                     w.attributes().integer("normalize") != 0, by_sigmoids(w)));
 }
 
 void count_choices(Work& w) {

@@ -1,6 +1,7 @@
 // moe_route: chooses the experts of each token (Shazeer et al., 2017) and makes statistics of the choices: the number of tokens
 // of each expert and its probability. count_choices: the choices of all routers in one tensor, a metric. balance_loss: the losses
 // that keep routers balanced, from those statistics (Fedus et al., 2022; Zoph et al., 2022, for the z-loss). Gradients of both.
+// By sigmoids with a bias, and within the best groups of experts: DeepSeek-V3 (DeepSeek-AI, 2024); the bias gets no gradient.
 // Where a load is stated, a hash of each token's id chooses instead of the logits (Roller et al., 2021).
 #include "core/ops/core_ops.h"
 
@@ -23,7 +24,19 @@ class Router : public NamedOp {
     const std::int64_t choices = attributes.integer("choices"), normalize = attributes.integer("normalize");
     require(choices >= 1 && choices <= logits.shape[2], "choices must be at least 1 and at most the number of experts");
     require(normalize == 0 || normalize == 1, "normalize must be 0 or 1");
+    check_groups(logits.shape[2], choices, attributes);
     return logits;
+  }
+  /// Groups of experts, of which some are kept.
+  void check_groups(std::int64_t experts, std::int64_t choices, const Attributes& attributes) const {
+    const std::int64_t sigmoid = attributes.integer_or("sigmoid", 0), groups = attributes.integer_or("groups", 1),
+                       kept = attributes.integer_or("kept_groups", 1);
+    require(sigmoid == 0 || sigmoid == 1, "sigmoid must be 0 or 1");
+    require(groups >= 1 && kept >= 1 && kept <= groups, "kept_groups must be at least 1 and at most groups");
+    if (groups == 1) return;
+    require(sigmoid == 1, "groups of experts need sigmoid=1");
+    require(experts % groups == 0 && experts / groups >= 2, "groups must be of two experts at least, all of as many");
+    require(choices <= experts / groups * kept, "choices must be at most the number of experts in the kept groups");
   }
   static Shape chosen(const TensorType& logits, const Attributes& attributes) {
     return {logits.shape[0], logits.shape[1], attributes.integer("choices")};
@@ -66,6 +79,10 @@ class Route final : public Router {
       check_present(in, 2, {DType::f32, intervals});
       require(attributes.integer("router") >= 0, "attribute 'router' must not be negative");
     }
+    if (has(in, 3)) {
+      require(attributes.integer_or("sigmoid", 0) == 1, "a bias needs sigmoid=1");
+      check_present(in, 3, {x.dtype, {x.shape[2]}});
+    }
     return {TensorType{DType::f32, chosen(x, attributes)}, TensorType{DType::i32, chosen(x, attributes)},
             statistics_of(x.shape[2])};
   }
@@ -73,7 +90,9 @@ class Route final : public Router {
     const Placement tokens = tokens_of(axis);
     axis.inputs[0] = tokens;
     if (has(in, 1)) axis.inputs[1] = tokens;
-    if (has(in, 2)) axis.inputs[2] = Placement::replicate();
+    for (const std::size_t whole : {std::size_t{2}, std::size_t{3}}) {
+      if (has(in, whole)) axis.inputs[whole] = Placement::replicate();
+    }
     axis.outputs = {tokens, tokens, summed_over_tokens(tokens)};
   }
   void differentiate(Differentiator& d, const Instruction& f) const override {

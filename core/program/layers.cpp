@@ -128,9 +128,19 @@ TensorId scaled(Builder& b, TensorId x, double factor, std::string name) {
 Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& m, const std::string& name) {
   const std::int64_t experts = b[m.router].shape[0];
   const TensorId logits = linear(b, x, m.router, no_tensor, name + ".logits");
+  Attributes routing{{"choices", m.choices}, {"normalize", std::int64_t{m.normalize ? 1 : 0}}};
+  if (m.sigmoid) routing.set("sigmoid", std::int64_t{1});
+  if (m.groups != 1) {
+    routing.set("groups", m.groups);
+    routing.set("kept_groups", m.kept_groups);
+  }
+  std::vector<TensorId> inputs{logits};
+  if (m.bias != no_tensor) {
+    inputs = {logits, no_tensor, no_tensor, m.bias};
+    for (Parameter& p : b.program().parameters) p.trainable = p.trainable && p.tensor != m.bias;
+  }
   const std::vector<TensorId> routed =
-      b.emit("moe_route", {logits}, {{"choices", m.choices}, {"normalize", std::int64_t{m.normalize ? 1 : 0}}},
-             {name + ".weights", name + ".experts", name + ".statistics"});
+      b.emit("moe_route", std::move(inputs), std::move(routing), {name + ".weights", name + ".experts", name + ".statistics"});
   b.program().routers.push_back({.statistics = routed[2], .layer = b.tag.layer, .experts = experts});
   const std::vector<TensorId> rows =
       b.emit("moe_dispatch", {x, routed[1], routed[0]}, {{"rows", b[routed[1]].shape.elements()}, {"experts", experts}},

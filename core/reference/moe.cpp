@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -46,68 +47,120 @@ std::vector<std::int64_t> stated_choices(const StatedLoad& load, std::int64_t to
   return chosen;
 }
 
-/// The experts with the largest logits, of equal ones the first.
-std::vector<std::int64_t> best_choices(const Value& logits, std::int64_t row, std::int64_t choices) {
-  const std::int64_t n = logits.shape.last();
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+/// The first `count` of the numbers below keys.size(), those with the largest keys first, of equal ones the smaller.
+std::vector<std::int64_t> largest_of(const std::vector<double>& keys, std::int64_t count) {
+  std::vector<std::int64_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int64_t a, std::int64_t b) { return logits.at(row * n + a) > logits.at(row * n + b); });
-  order.resize(static_cast<std::size_t>(choices));
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return keys[static_cast<std::size_t>(a)] > keys[static_cast<std::size_t>(b)];
+  });
+  order.resize(static_cast<std::size_t>(count));
   return order;
+}
+
+/// Those of the experts in the groups whose two largest keys sum to most keep theirs, the others get -inf.
+void keep_groups(std::vector<double>& keys, const SigmoidRouter& router) {
+  if (router.groups == 1) return;
+  const std::size_t each = keys.size() / static_cast<std::size_t>(router.groups);
+  std::vector<double> of_groups, kept(keys.size(), -INFINITY);
+  for (std::size_t first = 0; first < keys.size(); first += each) {
+    std::vector<double> group(keys.begin() + static_cast<std::ptrdiff_t>(first),
+                              keys.begin() + static_cast<std::ptrdiff_t>(first + each));
+    std::sort(group.begin(), group.end(), std::greater<>());
+    of_groups.push_back(group[0] + group[1]);
+  }
+  for (const std::int64_t group : largest_of(of_groups, router.kept_groups)) {
+    const auto first = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(group) * each),
+               last = first + static_cast<std::ptrdiff_t>(each);
+    std::copy(keys.begin() + first, keys.begin() + last, kept.begin() + first);
+  }
+  keys = kept;
+}
+
+/// The scores that a router makes of a row of logits.
+struct Scores {
+  double log_sum = 0;  ///< ahead of what writes it
+  std::vector<double> softmax;
+  std::vector<double> of_experts;  ///< softmax or sigmoids
+  double sum = 0;                  ///< of them
+
+  Scores(const Value& logits, std::int64_t row, bool sigmoid) : softmax(softmax_row(logits, row, log_sum)), of_experts(softmax) {
+    for (std::size_t e = 0; e < softmax.size() && sigmoid; ++e)
+      of_experts[e] = 1 / (1 + std::exp(-logits.at(row * logits.shape.last() + static_cast<std::int64_t>(e))));
+    sum = sigmoid ? std::accumulate(of_experts.begin(), of_experts.end(), 0.0) : 1;
+  }
+};
+
+/// The experts with the largest logits, or sigmoids with their bias.
+std::vector<std::int64_t> best_choices(const Value& logits, std::int64_t row, std::int64_t choices, const Scores& scores,
+                                       const SigmoidRouter* sigmoid) {
+  const std::int64_t n = logits.shape.last();
+  std::vector<double> keys(static_cast<std::size_t>(n));
+  for (std::int64_t e = 0; e < n; ++e) {
+    const auto at = static_cast<std::size_t>(e);
+    keys[at] = sigmoid == nullptr ? logits.at(row * n + e)
+                                  : scores.of_experts[at] + (sigmoid->bias == nullptr ? 0 : sigmoid->bias->at(e));
+  }
+  if (sigmoid != nullptr) keep_groups(keys, *sigmoid);
+  return largest_of(keys, choices);
 }
 
 }  // namespace
 
-Values moe_route(const Value& logits, std::int64_t choices, bool normalize, const StatedLoad* load) {
+Values moe_route(const Value& logits, std::int64_t choices, bool normalize, const StatedLoad* load,
+                 const SigmoidRouter* sigmoid) {
   const std::int64_t n = logits.shape.last();
   const Shape chosen{logits.shape[0], logits.shape[1], choices};
   Value weights = zeros(DType::f32, chosen), experts = zeros(DType::i32, chosen), statistics = zeros(DType::f32, {2 * n + 1});
   for (std::int64_t row = 0; row < logits.shape.rows(); ++row) {
-    double log_sum = 0;
-    const std::vector<double> p = softmax_row(logits, row, log_sum);
+    const Scores scores(logits, row, sigmoid != nullptr);
+    const std::vector<double>& s = scores.of_experts;
     const std::vector<std::int64_t> order =
-        load != nullptr ? stated_choices(*load, row, choices) : best_choices(logits, row, choices);
+        load != nullptr ? stated_choices(*load, row, choices) : best_choices(logits, row, choices, scores, sigmoid);
     double sum = 0;
-    for (std::int64_t j = 0; j < choices; ++j) sum += p[static_cast<std::size_t>(order[static_cast<std::size_t>(j)])];
+    for (const std::int64_t e : order) sum += s[static_cast<std::size_t>(e)];
     for (std::int64_t j = 0; j < choices; ++j) {
       const std::int64_t e = order[static_cast<std::size_t>(j)];
-      weights.at(row * choices + j) = p[static_cast<std::size_t>(e)] / (normalize ? sum : 1);
+      weights.at(row * choices + j) = s[static_cast<std::size_t>(e)] / (normalize ? sum : 1);
       experts.at(row * choices + j) = static_cast<double>(e);
       statistics.at(e) += 1;
     }
-    for (std::int64_t e = 0; e < n; ++e) statistics.at(n + e) += p[static_cast<std::size_t>(e)];
-    statistics.at(2 * n) += log_sum * log_sum;
+    for (std::int64_t e = 0; e < n; ++e) statistics.at(n + e) += s[static_cast<std::size_t>(e)] / scores.sum;
+    statistics.at(2 * n) += scores.log_sum * scores.log_sum;
   }
   return {weights, experts, statistics};
 }
 
-Value moe_route_grad(const Value& logits, const Value& experts, const Value* dweights, const Value* dstatistics, bool normalize) {
+Value moe_route_grad(const Value& logits, const Value& experts, const Value* dweights, const Value* dstatistics, bool normalize,
+                     bool sigmoid) {
   const std::int64_t n = logits.shape.last(), choices = experts.shape.last();
   Value dlogits = zeros(logits.dtype, logits.shape);
   for (std::int64_t row = 0; row < logits.shape.rows(); ++row) {
-    double log_sum = 0;
-    const std::vector<double> p = softmax_row(logits, row, log_sum);
-    std::vector<double> dp(static_cast<std::size_t>(n));
-    if (dstatistics != nullptr) {
-      for (std::int64_t e = 0; e < n; ++e) dp[static_cast<std::size_t>(e)] = dstatistics->at(n + e);
+    const Scores scores(logits, row, sigmoid);
+    const std::vector<double>& s = scores.of_experts;
+    std::vector<double> ds(s.size());
+    if (dstatistics != nullptr) {  // of s over their sum
+      double mean = 0;
+      for (std::int64_t e = 0; e < n; ++e) mean += dstatistics->at(n + e) * s[static_cast<std::size_t>(e)] / scores.sum;
+      for (std::int64_t e = 0; e < n; ++e) ds[static_cast<std::size_t>(e)] = (dstatistics->at(n + e) - mean) / scores.sum;
     }
     if (dweights != nullptr) {
       double sum = 0, mean = 0;
       const auto expert = [&](std::int64_t j) { return static_cast<std::size_t>(experts.at(row * choices + j)); };
-      for (std::int64_t j = 0; j < choices; ++j) sum += p[expert(j)];
-      for (std::int64_t j = 0; j < choices; ++j) mean += dweights->at(row * choices + j) * p[expert(j)] / sum;
+      for (std::int64_t j = 0; j < choices; ++j) sum += s[expert(j)];
+      for (std::int64_t j = 0; j < choices; ++j) mean += dweights->at(row * choices + j) * s[expert(j)] / sum;
       for (std::int64_t j = 0; j < choices; ++j) {
         const double dw = dweights->at(row * choices + j);
-        dp[expert(j)] += normalize ? (dw - mean) / sum : dw;
+        ds[expert(j)] += normalize ? (dw - mean) / sum : dw;
       }
     }
     double inner = 0;
-    for (std::size_t e = 0; e < p.size(); ++e) inner += p[e] * dp[e];
+    for (std::size_t e = 0; e < s.size(); ++e) inner += s[e] * ds[e];
     const double dz = dstatistics == nullptr ? 0 : dstatistics->at(2 * n);
     for (std::int64_t e = 0; e < n; ++e) {
       const auto at = static_cast<std::size_t>(e);
-      dlogits.at(row * n + e) = p[at] * (dp[at] - inner) + 2 * dz * log_sum * p[at];
+      const double of_scores = sigmoid ? s[at] * (1 - s[at]) * ds[at] : s[at] * (ds[at] - inner);
+      dlogits.at(row * n + e) = of_scores + 2 * dz * scores.log_sum * scores.softmax[at];
     }
   }
   return dlogits;

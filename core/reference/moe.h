@@ -13,11 +13,19 @@ struct StatedLoad {
   std::int64_t router = 0;
 };
 
-/// weights, experts, statistics. The choice is by logits, or by `load` if it is not null.
-Values moe_route(const Value& logits, std::int64_t choices, bool normalize, const StatedLoad* load = nullptr);
+/// A router by sigmoids: `bias` [experts], added for the choice alone, may be null; choices come from `kept_groups` of `groups`.
+struct SigmoidRouter {
+  const Value* bias = nullptr;
+  std::int64_t groups = 1, kept_groups = 1;
+};
 
-/// dlogits of the choices that were made; each gradient may be absent (null).
-Value moe_route_grad(const Value& logits, const Value& experts, const Value* dweights, const Value* dstatistics, bool normalize);
+/// weights, experts, statistics. The choice is by logits, or by `sigmoid` or `load` if it is not null.
+Values moe_route(const Value& logits, std::int64_t choices, bool normalize, const StatedLoad* load = nullptr,
+                 const SigmoidRouter* sigmoid = nullptr);
+
+/// dlogits of the choices that were made; each gradient may be absent (null). `sigmoid`: of a router by sigmoids.
+Value moe_route_grad(const Value& logits, const Value& experts, const Value* dweights, const Value* dstatistics, bool normalize,
+                     bool sigmoid = false);
 
 /// Adds the choices of `statistics` to row `row` of counts.
 void count_choices(Value& counts, const Value& statistics, std::int64_t row);

@@ -1,5 +1,8 @@
 // DeepSeek-V2 and -V3 as a plugin of its own (tests/external/deepseek): latent attention, and experts beside a shared one,
 // without an op and a kernel of its own. They train, generate and are evaluated as transformers does it, in every layout.
+#include <algorithm>
+
+#include "core/weights/safetensors.h"
 #include "tests/external/transformers_model.h"
 
 namespace consist {
@@ -13,6 +16,13 @@ class ExternalDeepSeekFamily : public test::TransformersModel {
   static void SetUpTestSuite() {
     Installed::SetUpTestSuite();
     plugin_ = built("deepseek");
+  }
+
+  static std::vector<float> tensor_of(const std::string& folder, const std::string& name) {
+    const SafetensorsFile file(folder + "/model.safetensors");
+    std::vector<float> values(static_cast<std::size_t>(file.shape(name).elements()));
+    file.read_f32(name, 0, values);
+    return values;
   }
 
   static inline std::string plugin_;
@@ -46,8 +56,61 @@ TEST_P(ExternalDeepSeek, AnEvaluationHasTheLossOfTransformers) {
   expect_evaluated_loss(plugin_, GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ExternalDeepSeek, ::testing::Values("deepseek-v2", "deepseek-v3"),
-                         [](const ::testing::TestParamInfo<const char*>& info) { return std::string(info.param).substr(9); });
+INSTANTIATE_TEST_SUITE_P(Models, ExternalDeepSeek, ::testing::Values("deepseek-v2", "deepseek-v3", "deepseek-v3-experts"),
+                         [](const ::testing::TestParamInfo<const char*>& info) {
+                           std::string name = std::string(info.param).substr(9);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+class ExternalDeepSeekExperts : public ExternalDeepSeekFamily, public ::testing::WithParamInterface<const char*> {};
+
+// Each rank has some of the experts.
+TEST_P(ExternalDeepSeekExperts, ExpertParallelismTrainsAsOneRankDoes) {
+  expect_same(losses_of_model(plugin_, GetParam(), {"--ranks", "2", "--strategy", "ep=2"}),
+              losses_of_model(plugin_, GetParam(), {}));
+  expect_proven(plugin_, GetParam(), {{"ep=2"}, {"ep=2", "--ep.dispatch", "all-to-all"}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ExternalDeepSeekExperts, ::testing::Values("deepseek-v2", "deepseek-v3-experts"),
+                         [](const ::testing::TestParamInfo<const char*>& info) { return std::string(info.param).substr(9, 2); });
+
+// The bias of V3's router decides which experts a token goes to, and nothing trains it.
+TEST_F(ExternalDeepSeekFamily, TheRoutersBiasStaysAsItIs) {
+  const std::string exported = *folder_ / "biased-export", bias = "model.layers.1.mlp.gate.e_score_correction_bias";
+  consist({"train",
+           "--plugin",
+           plugin_,
+           "--model",
+           golden("deepseek-v3-experts"),
+           "--dataset",
+           "synthetic",
+           "--precision",
+           "fp32",
+           "--device",
+           "cpu",
+           "--batch",
+           "2",
+           "--sequence",
+           "16",
+           "--steps",
+           "2",
+           "--learning-rate",
+           "1e-2",
+           "--train-only",
+           "*mlp*",
+           "--export",
+           exported,
+           "--archive",
+           *folder_ / "biased.h5"});
+  EXPECT_EQ(tensor_of(exported, bias), tensor_of(golden("deepseek-v3-experts"), bias));
+  EXPECT_THAT(test::run_child({prefix_ + "/bin/consist", "explain", "--plugin", plugin_, "--model", golden("deepseek-v3-experts"),
+                               "--sequence", "16", "--batch", "1", "--device", "cpu", "--train-only", "*correction_bias"})
+                  .output,
+              HasSubstr("names only biases of routers"));
+  EXPECT_NE(tensor_of(exported, "model.layers.1.mlp.gate.weight"),
+            tensor_of(golden("deepseek-v3-experts"), "model.layers.1.mlp.gate.weight"));
+}
 
 // Each rank of tp-sp=2 has the columns of half of the heads: no weight of attention's heads is whole on a rank, no head is
 // divided.
@@ -71,7 +134,11 @@ TEST_F(ExternalDeepSeekFamily, WhatWouldBeComputedOtherwiseIsRefused) {
     EXPECT_EQ(result.status, 1) << result.output;
     return result.output;
   };
-  EXPECT_THAT(refusal("deepseek-v3", "first_k_dense_replace", 1), HasSubstr("would choose experts by sigmoids and a bias"));
+  EXPECT_THAT(refusal("deepseek-v3-experts", "n_group", 3), HasSubstr("groups must have as many of the experts"));
+  EXPECT_THAT(refusal("deepseek-v3-experts", "topk_group", 5), HasSubstr("at most \"n_group\", which is 4"));
+  EXPECT_THAT(refusal("deepseek-v3-experts", "num_experts_per_tok", 5),
+              HasSubstr("the groups that are kept have only 4 experts"));
+  EXPECT_THAT(refusal("deepseek-v3-experts", "scoring_func", "softmax"), HasSubstr("this plugin supports \"sigmoid\""));
   EXPECT_THAT(refusal("deepseek-v2", "rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}),
               HasSubstr(R"("rope_type" is "yarn")"));
   EXPECT_THAT(refusal("deepseek-v2", "num_experts_per_tok", 5), HasSubstr("between 1 and \"n_routed_experts\", which is 4"));

@@ -112,6 +112,11 @@ MODELS = {
                              q_lora_rank=20, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=16, first_k_dense_replace=2,
                              rope_scaling={"rope_type": "yarn", "factor": 8.0, "beta_fast": 4.0, "beta_slow": 0.1, "mscale": 0.7, "mscale_all_dim": 1.0,
                                            "original_max_position_embeddings": 16}),
+    # Experts in groups, chosen by sigmoids and a bias, in all layers but the first.
+    "deepseek-v3-experts": deepseek3(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4,
+                                     q_lora_rank=20, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=10, first_k_dense_replace=1,
+                                     n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=16,
+                                     norm_topk_prob=True, routed_scaling_factor=2.5),
 }
 
 
@@ -127,6 +132,9 @@ def randomise(model, generator):
                 weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
             else:
                 weight.copy_((0.5 if scale == 1 else -0.5) + torch.rand(weight.shape, generator=generator))
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):  # not negative: what transformers takes for experts of other groups is 0
+                buffer.copy_(torch.rand(buffer.shape, generator=generator) * 0.2)
 
 
 def batches_of(config, generator):

@@ -116,6 +116,13 @@ TEST_F(Formulas, Routing) {
       return dot(*again[0], dweights) + dot(*again[2], dstatistics);
     });
     expect_near(moe_route_grad(logits, *made[1], &dweights, &dstatistics, normalize), expected);
+    const SigmoidRouter sigmoid;
+    const Values by_sigmoids = moe_route(logits, 2, normalize, nullptr, &sigmoid);
+    const Value expected_of_sigmoids = numerical(logits, [&] {
+      const Values again = moe_route(logits, 2, normalize, nullptr, &sigmoid);
+      return dot(*again[0], dweights) + dot(*again[2], dstatistics);
+    });
+    expect_near(moe_route_grad(logits, *by_sigmoids[1], &dweights, &dstatistics, normalize, true), expected_of_sigmoids);
   }
 }
 

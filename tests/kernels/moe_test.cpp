@@ -65,6 +65,43 @@ TEST_P(DeviceKernel, Routing) {
   }
 }
 
+// By sigmoids, with a bias that decides choices alone, of experts in groups.
+TEST_P(DeviceKernel, RoutingBySigmoids) {
+  struct Sizes {
+    std::int64_t batch, sequence, experts, choices, groups, kept;
+  };
+  for (const Sizes& s :
+       {Sizes{1, 1, 4, 2, 1, 1}, {2, 7, 6, 3, 3, 2}, {3, 33, 64, 8, 8, 4}, {1, 40, 130, 3, 5, 1}, {1, 9, 260, 4, 26, 25}}) {
+    Value logits = random({s.batch, s.sequence, s.experts}, 2);
+    const Value bias = random({s.experts}, 0.5);
+    if (s.experts > 4) logits.data[1] = logits.data[3] = -40;  // whose sigmoids are nothing
+    for (const bool normalize : kWithAndWithout) {
+      for (const bool biased : kWithAndWithout) {
+        Attributes attributes = routing(s.choices, normalize);
+        attributes.set("sigmoid", std::int64_t{1});
+        attributes.set("groups", s.groups);
+        attributes.set("kept_groups", s.kept);
+        const reference::SigmoidRouter sigmoid{biased ? &bias : nullptr, s.groups, s.kept};
+        Values inputs{logits};
+        if (biased) inputs = {logits, std::nullopt, std::nullopt, bias};
+        const Values made = run("moe_route", inputs, attributes),
+                     expected = reference::moe_route(logits, s.choices, normalize, nullptr, &sigmoid);
+        EXPECT_EQ(made[1]->data, expected[1]->data);
+        expect_close(made[0], *expected[0], 4e-6, "weights");
+        expect_close(made[2], *expected[2], 4e-6, "statistics");
+        const Value &chosen = *expected[1], dweights = f32(*this, {s.batch, s.sequence, s.choices}),
+                    dstatistics = f32(*this, {2 * s.experts + 1});
+        const double within = narrow() ? 1e-2 : 1e-4;  // of all logits, most of which get no gradient of weights
+        expect_close(run("moe_route_grad", {logits, chosen, dweights, dstatistics}, attributes)[0],
+                     reference::moe_route_grad(logits, chosen, &dweights, &dstatistics, normalize, true), within, "dlogits");
+        expect_close(run("moe_route_grad", {logits, chosen, dweights}, attributes)[0],
+                     reference::moe_route_grad(logits, chosen, &dweights, nullptr, normalize, true), within,
+                     "dlogits of weights");
+      }
+    }
+  }
+}
+
 /// [orders, 2, experts]: ends of intervals of random lengths, whose sum is `choices`, none longer than 1, and who has them.
 Value random_intervals(std::mt19937& engine, std::int64_t orders, std::int64_t experts, std::int64_t choices) {
   Value intervals = reference::zeros(DType::f32, {orders, 2, experts});

@@ -79,7 +79,12 @@ struct Mixture {
   TensorId gate_up = no_tensor;  ///< [experts, 2 ffn, channels]: of each expert the rows of gate_proj, then those of up_proj
   TensorId down = no_tensor;     ///< [experts, channels, ffn]
   std::int64_t choices = 1;      ///< experts of each token (top-k)
-  bool normalize = true;  ///< the weights of a token's choices are divided by their sum
+  bool normalize = true;         ///< the weights of a token's choices are divided by their sum
+  /// Weights are sigmoids of the logits instead of their softmax (DeepSeek-V3). Only then there may be what follows.
+  bool sigmoid = false;
+  TensorId bias = no_tensor;  ///< [experts], a parameter that is added to the sigmoids for the choice alone: nothing trains it
+  /// Choices come from `kept_groups` of equal groups of experts: those whose two best experts sum to most.
+  std::int64_t groups = 1, kept_groups = 1;
 };
 struct Mixed {
   TensorId y;           ///< [batch, sequence, channels]

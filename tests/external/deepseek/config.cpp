@@ -53,10 +53,21 @@ std::int64_t integer(const json& file, const char* field, std::int64_t least, st
   return file[field].get<std::int64_t>();
 }
 
+bool boolean(const json& file, const char* field, bool otherwise) {
+  if (!is_there(file, field)) return otherwise;
+  if (!file[field].is_boolean()) refuse(file, field, "it must be true or false");
+  return file[field].get<bool>();
+}
+
 /// Fields that change what is computed, with the one value of each that is supported.
-void check_fixed_fields(const json& file) {
-  const std::pair<const char*, json> fixed[] = {{"hidden_act", "silu"}, {"attention_bias", false}, {"attention_dropout", 0.0},
-                                                {"mlp_bias", false},    {"rope_interleave", true}, {"topk_method", "greedy"}};
+void check_fixed_fields(const json& file, std::int64_t version) {
+  const std::pair<const char*, json> fixed[] = {{"hidden_act", "silu"},
+                                                {"attention_bias", false},
+                                                {"attention_dropout", 0.0},
+                                                {"mlp_bias", false},
+                                                {"rope_interleave", true},
+                                                {"topk_method", version == 2 ? "greedy" : "noaux_tc"},
+                                                {"scoring_func", version == 2 ? "softmax" : "sigmoid"}};
   for (const auto& [field, supported] : fixed) {
     if (is_there(file, field) && file[field] != supported) refuse(file, field, "this plugin supports " + supported.dump());
   }
@@ -105,6 +116,9 @@ Config v3() {
   c.n_shared_experts = 1;
   c.num_experts_per_tok = 8;
   c.routed_scaling_factor = 2.5;
+  c.n_group = 8;
+  c.topk_group = 4;
+  c.norm_topk_prob = true;
   return c;
 }
 
@@ -114,18 +128,30 @@ std::int64_t version_of(const json& file) {
   return 3;
 }
 
+/// Groups of DeepSeek-V3's experts, each with two experts at least, which its sum takes.
+void check_groups(const Config& config) {
+  const auto field = [](const char* name, std::int64_t value) {
+    return "\"" + std::string(name) + "\" is " + std::to_string(value);
+  };
+  const std::int64_t experts = config.n_routed_experts, groups = config.n_group;
+  if (experts % groups != 0 || experts / groups < 2)
+    throw DataError(field("n_group", groups) + "; groups must have as many of the experts, of which " +
+                    field("n_routed_experts", experts) + ", and two at least");
+  if (config.topk_group > groups)
+    throw DataError(field("topk_group", config.topk_group) + "; it must be at most \"n_group\", which is " +
+                    std::to_string(groups));
+  if (config.num_experts_per_tok > experts / groups * config.topk_group)
+    throw DataError(field("num_experts_per_tok", config.num_experts_per_tok) + "; the groups that are kept have only " +
+                    std::to_string(experts / groups * config.topk_group) + " experts");
+}
+
 void check_experts(const json& file, const Config& config) {
   if (config.dense_layers() == config.num_hidden_layers) return;
-  if (config.version == 3) {
-    throw DataError("\"first_k_dense_replace\" is " + std::to_string(config.first_k_dense_replace) + " of " +
-                    std::to_string(config.num_hidden_layers) +
-                    " layers; the others would choose experts by sigmoids and a bias, which is not done here: only models of "
-                    "\"model_type\" \"deepseek_v2\" may have experts");
-  }
   if (config.num_experts_per_tok < 1 || config.num_experts_per_tok > config.n_routed_experts) {
     throw DataError("\"num_experts_per_tok\" is " + std::to_string(config.num_experts_per_tok) +
                     "; it must be between 1 and \"n_routed_experts\", which is " + std::to_string(config.n_routed_experts));
   }
+  if (config.version == 3) return check_groups(config);
   if (is_there(file, "norm_topk_prob") && file["norm_topk_prob"] != false)
     refuse(file, "norm_topk_prob", "transformers leaves that out for this model, so this plugin supports false");
 }
@@ -138,8 +164,9 @@ Config read_config(std::string_view text) {
   for (const char* field : {"vocab_size", "hidden_size", "num_hidden_layers"}) {
     if (!is_there(file, field)) throw DataError(std::string("\"") + field + "\" is missing");
   }
-  check_fixed_fields(file);
-  Config config = version_of(file) == 3 ? v3() : Config{};
+  const std::int64_t version = version_of(file);
+  check_fixed_fields(file, version);
+  Config config = version == 3 ? v3() : Config{};
   for_each_integer(
       config, [&](const char* field, std::int64_t& value, std::int64_t least) { value = integer(file, field, least, value); });
   for_each_real(config, [&](const char* field, double& value) {
@@ -151,12 +178,14 @@ Config read_config(std::string_view text) {
   // A file that says null has none of these; one that says nothing has transformers' default.
   if (file.contains("q_lora_rank")) config.q_lora_rank = integer(file, "q_lora_rank", 1, 0);
   if (file.contains("n_shared_experts")) config.n_shared_experts = integer(file, "n_shared_experts", 1, 0);
+  if (version == 3) {
+    config.n_group = integer(file, "n_group", 1, config.n_group);
+    config.topk_group = integer(file, "topk_group", 1, config.topk_group);
+    config.norm_topk_prob = boolean(file, "norm_topk_prob", config.norm_topk_prob);
+  }
   config.pad_token_id = integer(file, "pad_token_id", 0, -1);
   if (config.pad_token_id >= config.vocab_size) refuse(file, "pad_token_id", "it must be less than \"vocab_size\"");
-  if (is_there(file, "tie_word_embeddings")) {
-    if (!file["tie_word_embeddings"].is_boolean()) refuse(file, "tie_word_embeddings", "it must be true or false");
-    config.tie_word_embeddings = file["tie_word_embeddings"].get<bool>();
-  }
+  config.tie_word_embeddings = boolean(file, "tie_word_embeddings", false);
   if (integer(file, "num_key_value_heads", 1, config.num_attention_heads) != config.num_attention_heads)
     refuse(file, "num_key_value_heads", "latent attention has as many as \"num_attention_heads\"");
   if (config.qk_rope_head_dim % 2 != 0) refuse(file, "qk_rope_head_dim", "rotary embedding needs an even one");
@@ -181,6 +210,11 @@ std::string config_text(const Config& config) {
   file["q_lora_rank"] = or_null(config.q_lora_rank, 0);
   file["n_shared_experts"] = or_null(config.n_shared_experts, 0);
   file["num_experts_per_tok"] = or_null(config.num_experts_per_tok, 0);
+  if (config.version == 3) {
+    file["n_group"] = config.n_group;
+    file["topk_group"] = config.topk_group;
+    file["norm_topk_prob"] = config.norm_topk_prob;
+  }
   file["pad_token_id"] = or_null(config.pad_token_id, -1);
   if (config.yarn.any()) {
     file["rope_scaling"] = {{"rope_type", "yarn"},

@@ -28,9 +28,10 @@ struct Config {
   std::int64_t q_lora_rank = 1536;         ///< 0: queries of one matrix
   std::int64_t first_k_dense_replace = 0;  ///< layers before the first with experts
   std::int64_t n_shared_experts = 2, num_experts_per_tok = 0;
+  std::int64_t n_group = 1, topk_group = 1;  ///< groups of experts, and those of a token's choices (DeepSeek-V3)
   std::int64_t pad_token_id = -1;  ///< whose row of the embedding gets no gradient from there; -1: none
   double rms_norm_eps = 1e-6, rope_theta = 1e4, initializer_range = 0.02, routed_scaling_factor = 1;
-  bool tie_word_embeddings = false;
+  bool tie_word_embeddings = false, norm_topk_prob = false;
   Yarn yarn;
 
   bool is_dense(std::int64_t layer) const { return layer < first_k_dense_replace; }

@@ -1,5 +1,6 @@
-// DeepSeek-V2 and the dense layers of DeepSeek-V3 (DeepSeek-AI, 2024) as a plugin of its own: latent attention, whose keys and
-// values are made of one vector of low rank, beside a rotated part that all heads share; experts, some of which see every token.
+// DeepSeek-V2 and DeepSeek-V3 (DeepSeek-AI, 2024) as a plugin of its own: latent attention, whose keys and values are made of one
+// vector of low rank, beside a rotated part that all heads share; experts, some of which see every token. Those of V3 are chosen
+// within groups, by sigmoids and a bias.
 // No op and no kernel of its own: parts of heads are the ops split and concat.
 #include "consist/model.h"
 
@@ -101,15 +102,18 @@ class Decoder {
                           static_cast<float>(c_.initializer_range), true);
     };
     const TensorId router = matrix(prefix + "gate", c_.n_routed_experts, c_.hidden_size);
-    TensorId y =
-        layers::mixture_of_experts(b_, x,
-                                   {.router = router,
-                                    .gate_up = stacked("{gate_proj,up_proj}", 2 * c_.moe_intermediate_size, c_.hidden_size),
-                                    .down = stacked("down_proj", c_.hidden_size, c_.moe_intermediate_size),
-                                    .choices = c_.num_experts_per_tok,
-                                    .normalize = false},
-                                   prefix + "routed")
-            .y;
+    layers::Mixture mixture{.router = router,
+                            .gate_up = stacked("{gate_proj,up_proj}", 2 * c_.moe_intermediate_size, c_.hidden_size),
+                            .down = stacked("down_proj", c_.hidden_size, c_.moe_intermediate_size),
+                            .choices = c_.num_experts_per_tok,
+                            .normalize = c_.norm_topk_prob};
+    if (c_.version == 3) {
+      mixture.sigmoid = true;
+      mixture.bias = b_.parameter(prefix + "gate.e_score_correction_bias", {c_.n_routed_experts}, 0, 0, false);
+      mixture.groups = c_.n_group;
+      mixture.kept_groups = c_.topk_group;
+    }
+    TensorId y = layers::mixture_of_experts(b_, x, mixture, prefix + "routed").y;
     if (c_.routed_scaling_factor != 1) y = layers::scaled(b_, y, c_.routed_scaling_factor, prefix + "routed.scaled");
     if (c_.n_shared_experts == 0) return y;
     const TensorId shared = mlp(x, prefix + "shared_experts.", c_.n_shared_experts * c_.moe_intermediate_size);
@@ -137,19 +141,20 @@ class DeepSeek final : public Architecture {
     const std::int64_t beside_experts = attention * c_.num_hidden_layers + dense * 3 * hidden * c_.intermediate_size +
                                         sparse * (hidden * c_.n_routed_experts + c_.n_shared_experts * expert);
     const std::int64_t norms = c_.num_hidden_layers * (2 * hidden + c_.q_lora_rank + c_.kv_lora_rank) + hidden;
+    const std::int64_t biases = c_.version == 3 ? sparse * c_.n_routed_experts : 0;
     const std::int64_t words = c_.vocab_size * hidden;
-    return {
-        .layers = c_.num_hidden_layers,
-        .heads = heads,
-        .kv_heads = heads,
-        .head_dim = c_.qk_head_dim(),
-        .hidden = hidden,
-        .ffn = c_.intermediate_size,
-        .vocabulary = c_.vocab_size,
-        .max_sequence = c_.max_position_embeddings,
-        .parameters = beside_experts + sparse * c_.n_routed_experts * expert + norms + (c_.tie_word_embeddings ? 1 : 2) * words,
-        .matmul_parameters = beside_experts + sparse * c_.num_experts_per_tok * expert + words,
-        .experts = sparse > 0 ? c_.n_routed_experts : 0};
+    return {.layers = c_.num_hidden_layers,
+            .heads = heads,
+            .kv_heads = heads,
+            .head_dim = c_.qk_head_dim(),
+            .hidden = hidden,
+            .ffn = c_.intermediate_size,
+            .vocabulary = c_.vocab_size,
+            .max_sequence = c_.max_position_embeddings,
+            .parameters = beside_experts + sparse * c_.n_routed_experts * expert + norms + biases +
+                          (c_.tie_word_embeddings ? 1 : 2) * words,
+            .matmul_parameters = beside_experts + sparse * c_.num_experts_per_tok * expert + words,
+            .experts = sparse > 0 ? c_.n_routed_experts : 0};
   }
   TensorId build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const override {
     return Decoder(b, c_).build(ids, targets, loss_scale);
@@ -209,5 +214,5 @@ class Family final : public Model {
 
 }  // namespace
 
-CONSIST_PLUGIN(model, consist::Model, Family, "deepseek", "1.0.0", "DeepSeek-V2, and DeepSeek-V3 without experts");
+CONSIST_PLUGIN(model, consist::Model, Family, "deepseek", "1.0.0", "DeepSeek-V2 and DeepSeek-V3");
 CONSIST_PLUGIN_NO_OPTIONS();

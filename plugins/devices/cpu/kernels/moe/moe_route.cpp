@@ -1,5 +1,7 @@
 // moe_route and its gradient, count_choices, balance_loss and its gradient.
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "plugins/devices/common/forced_route.h"
 #include "plugins/devices/cpu/kernels/attention/softmax.h"
@@ -9,6 +11,39 @@
 namespace consist::cpu {
 namespace {
 
+/// Attributes by which a router scores experts and chooses among them.
+struct Scoring {
+  bool sigmoid;
+  std::int64_t groups, kept_groups;
+
+  explicit Scoring(const KernelRequest& r)
+      : sigmoid(r.attributes.integer_or("sigmoid", 0) != 0),
+        groups(r.attributes.integer_or("groups", 1)),
+        kept_groups(r.attributes.integer_or("kept_groups", 1)) {}
+};
+
+float sigmoid_of(float logit) {
+  return 1 / (1 + exp_fast(-logit));
+}
+
+/// The scores of a token's experts: softmax or sigmoids of the logits.
+template <typename T>
+struct Scores {
+  const T* logits;
+  bool sigmoid;
+  RowSoftmax softmax;
+  float sum = 1;  ///< of all scores
+
+  Scores(const T* row, std::int64_t experts, bool by_sigmoids)
+      : logits(row), sigmoid(by_sigmoids), softmax(row_softmax(row, experts)) {
+    if (!sigmoid) return;
+    sum = 0;
+    for (std::int64_t e = 0; e < experts; ++e) sum += of(e);
+  }
+  float probability(std::int64_t e) const { return exp_fast(load(logits[e]) - softmax.largest) / softmax.sum; }
+  float of(std::int64_t e) const { return sigmoid ? sigmoid_of(load(logits[e])) : probability(e); }
+};
+
 /// Each thread sums the statistics of a interval of tokens; the intervals' sums are added in their order.
 template <typename T>
 class Route final : public Kernel {
@@ -17,13 +52,15 @@ class Route final : public Kernel {
       : threads_(s.threads),
         experts_(r.inputs[0].shape.last()),
         router_(static_cast<std::uint32_t>(r.attributes.integer_or("router", 0))),
-        normalize_(r.attributes.integer("normalize") != 0) {}
+        normalize_(r.attributes.integer("normalize") != 0),
+        scoring_(r) {}
   std::int64_t workspace_bytes() const override { return threads_ * width() * std::int64_t{sizeof(double)}; }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const T* logits = in[0].as<T>();               // [tokens, experts]
     const bool forced = !at(in, 1).absent();
     const auto* ids = forced ? in[1].as<std::int32_t>() : nullptr;  // [tokens]
     const float* intervals = forced ? in[2].as<float>() : nullptr;  // [orders, 2, experts]
+    const T* const bias = at(in, 3).absent() ? nullptr : in[3].as<T>();  // [experts]
     const int orders = forced ? static_cast<int>(in[2].shape[0]) : 0;
     float* weights = out[0].as<float>();           // [tokens, choices]
     auto* experts = out[1].as<std::int32_t>();     // [tokens, choices]
@@ -34,12 +71,13 @@ class Route final : public Kernel {
       double* sum = sums + part * width();
       std::fill_n(sum, width(), 0.0);
       const Part range = part_of(tokens, part, threads_);
+      std::vector<float> keys(static_cast<std::size_t>(experts_));
       for (std::int64_t token = range.first; token < range.last; ++token) {
         std::int32_t* const chosen = experts + token * choices;
         if (forced)
           force(kernels::forced_route(intervals, orders, static_cast<int>(experts_), ids[token], router_), choices, chosen);
         else
-          choose(logits + token * experts_, choices, chosen);
+          choose(logits + token * experts_, bias, keys, choices, chosen);
         weigh(logits + token * experts_, choices, weights + token * choices, chosen, sum);
       }
     });
@@ -52,12 +90,37 @@ class Route final : public Kernel {
 
  private:
   std::int64_t width() const { return 2 * experts_ + 1; }
-  void choose(const T* logits, std::int64_t choices, std::int32_t* experts) const {
+  /// Keys of experts in groups that are not among the best, by the sum of their two largest, become -inf.
+  void keep_groups(std::vector<float>& keys) const {
+    const std::int64_t each = experts_ / scoring_.groups;
+    std::vector<float> sums;
+    for (auto first = keys.begin(); first != keys.end(); first += each) {
+      float best = -INFINITY, second = -INFINITY;
+      for (auto key = first; key != first + each; ++key) {
+        second = std::max(second, std::min(best, *key));
+        best = std::max(best, *key);
+      }
+      sums.push_back(best + second);
+    }
+    for (std::int64_t group = 0; group < scoring_.groups; ++group) {
+      const float sum = sums[static_cast<std::size_t>(group)];
+      std::int64_t better = 0;  // groups, of equal ones those before it
+      for (std::int64_t other = 0; other < scoring_.groups; ++other)
+        better += sums[static_cast<std::size_t>(other)] > sum || (sums[static_cast<std::size_t>(other)] == sum && other < group);
+      if (better >= scoring_.kept_groups) std::fill_n(keys.begin() + group * each, each, -INFINITY);
+    }
+  }
+  void choose(const T* logits, const T* bias, std::vector<float>& keys, std::int64_t choices, std::int32_t* experts) const {
+    for (std::int64_t e = 0; e < experts_; ++e) {
+      float& key = keys[static_cast<std::size_t>(e)] = load(logits[e]);
+      if (scoring_.sigmoid) key = sigmoid_of(key) + (bias == nullptr ? 0.0F : load(bias[e]));
+    }
+    if (scoring_.groups > 1) keep_groups(keys);
     for (std::int64_t slot = 0; slot < choices; ++slot) {
       std::int32_t best = -1;
       for (std::int32_t e = 0; e < experts_; ++e) {
         if (std::find(experts, experts + slot, e) != experts + slot) continue;
-        if (best < 0 || load(logits[e]) > load(logits[best])) best = e;
+        if (best < 0 || keys[static_cast<std::size_t>(e)] > keys[static_cast<std::size_t>(best)]) best = e;
       }
       experts[slot] = best;
     }
@@ -70,14 +133,13 @@ class Route final : public Kernel {
     }
   }
   void weigh(const T* logits, std::int64_t choices, float* weights, const std::int32_t* experts, double* sum) const {
-    const RowSoftmax softmax = row_softmax(logits, experts_);
-    const double log_sum = softmax.log_denominator();
-    for (std::int64_t e = 0; e < experts_; ++e)
-      sum[experts_ + e] += static_cast<double>(exp_fast(load(logits[e]) - softmax.largest) / softmax.sum);
+    const Scores<T> scores(logits, experts_, scoring_.sigmoid);
+    const double log_sum = scores.softmax.log_denominator();
+    for (std::int64_t e = 0; e < experts_; ++e) sum[experts_ + e] += static_cast<double>(scores.of(e) / scores.sum);
     sum[2 * experts_] += log_sum * log_sum;
     float chosen = 0;
     for (std::int64_t slot = 0; slot < choices; ++slot) {
-      weights[slot] = exp_fast(load(logits[experts[slot]]) - softmax.largest) / softmax.sum;
+      weights[slot] = scores.of(experts[slot]);
       chosen += weights[slot];
       sum[experts[slot]] += 1;
     }
@@ -87,12 +149,13 @@ class Route final : public Kernel {
   std::int64_t experts_;
   std::uint32_t router_;
   bool normalize_;
+  Scoring scoring_;
 };
 
 template <typename T>
 class RouteGrad final : public Kernel {
  public:
-  explicit RouteGrad(const KernelRequest& r) : normalize_(r.attributes.integer("normalize") != 0) {}
+  explicit RouteGrad(const KernelRequest& r) : normalize_(r.attributes.integer("normalize") != 0), sigmoid_(Scoring(r).sigmoid) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const T* logits = in[0].as<T>();                                              // [tokens, experts]
     const auto* chosen = in[1].as<std::int32_t>();                                // [tokens, choices]
@@ -100,26 +163,32 @@ class RouteGrad final : public Kernel {
     const float* dstatistics = at(in, 3).absent() ? nullptr : in[3].as<float>();  // [2 experts + 1]
     T* dlogits = out[0].as<T>();
     const std::int64_t n = in[0].shape.last(), choices = in[1].shape.last();
-    const bool normalize = normalize_;
+    const bool normalize = normalize_, sigmoid = sigmoid_;
     parallel_for(in[0].shape.rows(), [=](std::int64_t token) {
       const T* row = logits + token * n;
       const std::int32_t* experts = chosen + token * choices;
-      const RowSoftmax softmax = row_softmax(row, n);
-      const auto log_sum = static_cast<float>(softmax.log_denominator());
-      const auto p = [&](std::int64_t e) { return exp_fast(load(row[e]) - softmax.largest) / softmax.sum; };
+      const Scores<T> scores(row, n, sigmoid);
+      const auto log_sum = static_cast<float>(scores.softmax.log_denominator());
+      const auto p = [&](std::int64_t e) { return scores.of(e); };
       float sum = 1, mean = 0, inner = 0;
       if (dweights != nullptr && normalize) {
         sum = 0;
         for (std::int64_t slot = 0; slot < choices; ++slot) sum += p(experts[slot]);
         for (std::int64_t slot = 0; slot < choices; ++slot) mean += dweights[token * choices + slot] * p(experts[slot]) / sum;
       }
-      // The gradient of a chosen expert's probability, beside what all experts' get.
+      // The gradient of a chosen expert's score, beside what all experts' get.
       const auto dchosen = [&](std::int64_t slot) { return (dweights[token * choices + slot] - mean) / sum; };
       const float dz = dstatistics == nullptr ? 0.0F : 2 * dstatistics[2 * n] * log_sum;
-      for (std::int64_t e = 0; dstatistics != nullptr && e < n; ++e) inner += p(e) * dstatistics[n + e];
-      for (std::int64_t slot = 0; dweights != nullptr && slot < choices; ++slot) inner += p(experts[slot]) * dchosen(slot);
-      const auto write = [&](std::int64_t e, float dp) { store(dlogits[token * n + e], p(e) * (dp - inner + dz)); };
-      const auto shared = [&](std::int64_t e) { return dstatistics == nullptr ? 0.0F : dstatistics[n + e]; };
+      for (std::int64_t e = 0; dstatistics != nullptr && e < n; ++e) inner += p(e) / scores.sum * dstatistics[n + e];
+      for (std::int64_t slot = 0; !sigmoid && dweights != nullptr && slot < choices; ++slot)
+        inner += p(experts[slot]) * dchosen(slot);
+      const auto write = [&](std::int64_t e, float dp) {
+        store(dlogits[token * n + e], sigmoid ? p(e) * (1 - p(e)) * dp + scores.probability(e) * dz : p(e) * (dp - inner + dz));
+      };
+      const auto shared = [&](std::int64_t e) {  // sigmoids count over their sum
+        if (dstatistics == nullptr) return 0.0F;
+        return sigmoid ? (dstatistics[n + e] - inner) / scores.sum : dstatistics[n + e];
+      };
       for (std::int64_t e = 0; e < n; ++e) write(e, shared(e));
       for (std::int64_t slot = 0; dweights != nullptr && slot < choices; ++slot)
         write(experts[slot], shared(experts[slot]) + dchosen(slot));
@@ -127,7 +196,7 @@ class RouteGrad final : public Kernel {
   }
 
  private:
-  bool normalize_;
+  bool normalize_, sigmoid_;
 };
 
 class CountChoices final : public Kernel {

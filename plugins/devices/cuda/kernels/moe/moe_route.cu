@@ -1,95 +1,14 @@
 // moe_route and its gradient, one warp per token, which holds all of its logits; balance_loss and its gradient.
 #include "plugins/devices/cuda/kernels/dense/column_sums.h"
 #include "plugins/devices/cuda/kernels/common/launch.h"
-#include "plugins/devices/cuda/kernels/common/numbers.cuh"
+#include "plugins/devices/cuda/kernels/moe/route_scores.cuh"
 #include "plugins/devices/common/forced_route.h"
 
 namespace consist::cuda {
 namespace {
 
 constexpr int most_experts = 1024;
-
-/// A token's logits: lane l has those of experts l, l + 32, …, and -inf behind the last.
-template <int each>
-struct Logits {
-  float value[each];
-
-  template <typename T>
-  __device__ __forceinline__ Logits(const T* row, int experts) {
-#pragma unroll
-    for (int i = 0; i < each; ++i) {
-      const int expert = static_cast<int>(threadIdx.x) % 32 + 32 * i;
-      value[i] = expert < experts ? number(row[expert]) : -INFINITY;
-    }
-  }
-};
-
-/// Their softmax.
-template <int each>
-struct Probabilities {
-  float p[each];
-  float log_sum;
-
-  __device__ __forceinline__ explicit Probabilities(const Logits<each>& logits) {
-    float largest = logits.value[0];
-#pragma unroll
-    for (int i = 1; i < each; ++i) largest = fmaxf(largest, logits.value[i]);
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) largest = fmaxf(largest, __shfl_xor_sync(all_lanes, largest, distance));
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < each; ++i) sum += p[i] = expf(logits.value[i] - largest);
-    sum = sum_of_lanes(sum);
-    log_sum = largest + logf(sum);
-#pragma unroll
-    for (int i = 0; i < each; ++i) p[i] /= sum;
-  }
-};
-
-struct Choice {
-  int expert;
-  float probability;
-};
-
-/// The expert with the largest logit of those that are not taken, of equal ones the first; by a whole warp. `taken`: a bit for each expert
-/// of this lane.
-template <int each>
-__device__ __forceinline__ Choice next_choice(const Logits<each>& row, const Probabilities<each>& softmax, std::uint32_t taken,
-                                              int experts) {
-  float best = 0, probability = 0;
-  int expert = -1;
-#pragma unroll
-  for (int i = 0; i < each; ++i) {
-    const int candidate = static_cast<int>(threadIdx.x) % 32 + 32 * i;
-    if (candidate >= experts || (taken >> i & 1U) != 0 || (expert >= 0 && !(row.value[i] > best))) continue;
-    best = row.value[i];
-    probability = softmax.p[i];
-    expert = candidate;
-  }
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const float other = __shfl_xor_sync(all_lanes, best, distance),
-                other_probability = __shfl_xor_sync(all_lanes, probability, distance);
-    const int other_expert = __shfl_xor_sync(all_lanes, expert, distance);
-    if (other_expert < 0 || (expert >= 0 && !(other > best || (other == best && other_expert < expert)))) continue;
-    best = other;
-    probability = other_probability;
-    expert = other_expert;
-  }
-  // Numbers that compare with none may leave lanes with different ones.
-  return {__shfl_sync(all_lanes, expert, 0), __shfl_sync(all_lanes, probability, 0)};
-}
-
-/// An expert and its probability, by a whole warp.
-template <int each>
-__device__ __forceinline__ Choice choice_of(int expert, const Probabilities<each>& softmax) {
-  float probability = 0;
-#pragma unroll
-  for (int i = 0; i < each; ++i) {
-    if (i == expert / 32) probability = softmax.p[i];
-  }
-  return {expert, __shfl_sync(all_lanes, probability, expert % 32)};
-}
+constexpr int most_groups = 32;  // lanes of a warp, each of which has the sum of one
 
 /// Ids of the tokens and the experts' intervals, where a load is stated; else null.
 struct StatedLoad {
@@ -101,17 +20,21 @@ struct StatedLoad {
 
 /// Statistics of a block's tokens go to partial [blocks, 2·experts + 1]. Blocks take tokens in turn, so that sums have a fixed
 /// order.
-template <typename T, int each>
+template <typename T, int each, bool sigmoid>
 __global__ void __launch_bounds__(threads)
     route_tokens(const T* __restrict__ logits, float* __restrict__ weights, std::int32_t* __restrict__ chosen,
-                 float* __restrict__ partial, std::int64_t tokens, int experts, int choices, bool normalize, StatedLoad stated) {
+                 float* __restrict__ partial, std::int64_t tokens, int experts, int choices, bool normalize, Scoring<T> scoring,
+                 StatedLoad stated) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   float load[each] = {}, importance[each] = {}, z = 0;
   for (std::int64_t token = std::int64_t{blockIdx.x} * warps + warp; token < tokens; token += std::int64_t{gridDim.x} * warps) {
     const Logits<each> row(logits + token * experts, experts);
     const Probabilities<each> softmax(row);
+    Scores<each, sigmoid> scores(row, softmax);
 #pragma unroll
-    for (int i = 0; i < each; ++i) importance[i] += softmax.p[i];
+    for (int i = 0; i < each; ++i) importance[i] += sigmoid ? scores.value[i] / scores.sum : scores.value[i];
+    if (sigmoid && scoring.bias != nullptr) scores.add_bias(scoring.bias, experts);
+    if (sigmoid && scoring.groups > 1) scores.keep_groups(experts, scoring.groups, scoring.kept_groups);
     z += softmax.log_sum * softmax.log_sum;
 
     kernels::ForcedRoute route{};
@@ -122,9 +45,9 @@ __global__ void __launch_bounds__(threads)
     float sum = 0;
     for (int slot = 0; slot < choices; ++slot) {
       if (stated.ids != nullptr) interval = kernels::forced_interval(route, experts, slot, choices, interval);
-      const auto [expert, probability] = stated.ids == nullptr ? next_choice(row, softmax, taken, experts)
-                                                               : choice_of(static_cast<int>(route.owners[interval]), softmax);
-      sum += probability;
+      const auto [expert, score] = stated.ids == nullptr ? next_choice(scores, taken, experts)
+                                                         : choice_of(static_cast<int>(route.owners[interval]), scores);
+      sum += score;
 #pragma unroll
       for (int i = 0; i < each; ++i) {
         if (expert != lane + 32 * i) continue;
@@ -133,7 +56,7 @@ __global__ void __launch_bounds__(threads)
       }
       if (lane == 0) {
         chosen[token * choices + slot] = expert;
-        weights[token * choices + slot] = probability;
+        weights[token * choices + slot] = score;
       }
     }
     if (normalize) {
@@ -168,7 +91,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// dweights and dstatistics may be null.
-template <typename T, int each>
+template <typename T, int each, bool sigmoid>
 __global__ void __launch_bounds__(threads)
     route_tokens_grad(const T* __restrict__ logits, const std::int32_t* __restrict__ chosen, const float* __restrict__ dweights,
                       const float* __restrict__ dstatistics, T* __restrict__ dlogits, std::int64_t tokens, int experts,
@@ -176,8 +99,10 @@ __global__ void __launch_bounds__(threads)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t token = std::int64_t{blockIdx.x} * warps + threadIdx.x / 32;
   if (token >= tokens) return;
-  const Probabilities<each> softmax(Logits<each>(logits + token * experts, experts));
-  float dp[each] = {};
+  const Logits<each> row(logits + token * experts, experts);
+  const Probabilities<each> softmax(row);
+  const Scores<each, sigmoid> scores(row, softmax);
+  float dp[each] = {};  // of scores
   std::uint32_t taken = 0;
   if (dweights != nullptr) {
     float sum = 0, inner = 0;
@@ -189,8 +114,8 @@ __global__ void __launch_bounds__(threads)
         if (expert != lane + 32 * i) continue;
         taken |= 1U << i;
         dp[i] = dw;
-        sum += softmax.p[i];
-        inner += dw * softmax.p[i];
+        sum += scores.value[i];
+        inner += dw * scores.value[i];
       }
     }
     if (normalize) {
@@ -208,31 +133,42 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int i = 0; i < each; ++i) {
       const int expert = lane + 32 * i;
-      if (expert < experts) dp[i] += dstatistics[experts + expert];
+      if (!sigmoid && expert < experts) dp[i] += dstatistics[experts + expert];
     }
+    if constexpr (sigmoid) add_gradient_of_shares(scores, dstatistics + experts, dp, experts);
   }
   float inner = 0;
 #pragma unroll
   for (int i = 0; i < each; ++i) inner += softmax.p[i] * dp[i];
-  inner = sum_of_lanes(inner);
+  if (!sigmoid) inner = sum_of_lanes(inner);
 #pragma unroll
   for (int i = 0; i < each; ++i) {
     const int expert = lane + 32 * i;
-    if (expert < experts) dlogits[token * experts + expert] = rounded<T>(softmax.p[i] * (dp[i] - inner + dz));
+    const float s = scores.value[i];
+    const float d = sigmoid ? s * (1 - s) * dp[i] + softmax.p[i] * dz : s * (dp[i] - inner + dz);
+    if (expert < experts) dlogits[token * experts + expert] = rounded<T>(d);
   }
 }
 
-/// Calls run(number of logits that a lane has, as a constant).
+/// Calls run(number of logits that a lane has, true for sigmoids), both as constants.
 template <typename Run>
-void with_logits_of_lane(int experts, const Run& run) {
+void with_logits_of_lane(int experts, bool sigmoid, const Run& run) {
+  const auto by_scores = [&](auto each) { sigmoid ? run(each, std::true_type()) : run(each, std::false_type()); };
   if (experts <= 64)
-    run(std::integral_constant<int, 2>());
+    by_scores(std::integral_constant<int, 2>());
   else if (experts <= 128)
-    run(std::integral_constant<int, 4>());
+    by_scores(std::integral_constant<int, 4>());
   else if (experts <= 256)
-    run(std::integral_constant<int, 8>());
+    by_scores(std::integral_constant<int, 8>());
   else
-    run(std::integral_constant<int, most_experts / 32>());
+    by_scores(std::integral_constant<int, most_experts / 32>());
+}
+
+bool by_sigmoids(const KernelRequest& r) {
+  return r.attributes.integer_or("sigmoid", 0) != 0;
+}
+int groups_of(const KernelRequest& r) {
+  return static_cast<int>(r.attributes.integer_or("groups", 1));
 }
 
 template <typename T>
@@ -242,7 +178,10 @@ class Route final : public Kernel {
       : blocks_(std::min<std::int64_t>(divided_up(r.inputs[0].shape.rows(), warps), std::int64_t{s.multiprocessors} * 4)),
         width_(2 * r.inputs[0].shape.last() + 1),
         router_(static_cast<std::uint32_t>(r.attributes.integer_or("router", 0))),
-        normalize_(r.attributes.integer("normalize") != 0) {}
+        normalize_(r.attributes.integer("normalize") != 0),
+        sigmoid_(by_sigmoids(r)),
+        groups_(groups_of(r)),
+        kept_groups_(static_cast<int>(r.attributes.integer_or("kept_groups", 1))) {}
   std::int64_t workspace_bytes() const override { return blocks_ * width_ * std::int64_t{sizeof(float)}; }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     const std::int64_t tokens = in[0].shape.rows();
@@ -250,10 +189,12 @@ class Route final : public Kernel {
     auto* partial = static_cast<float*>(workspace);
     const StatedLoad stated{at(in, 1).as<std::int32_t>(), at(in, 2).as<float>(),
                             at(in, 2).absent() ? 0 : static_cast<int>(in[2].shape[0]), router_};
+    const Scoring<T> scoring{at(in, 3).as<T>(), groups_, kept_groups_};
     if (tokens > 0) {
-      with_logits_of_lane(experts, [&](auto each) {
-        route_tokens<T, decltype(each)::value><<<blocks_of(blocks_), threads, 0, stream_of(queue)>>>(
-            in[0].as<T>(), out[0].as<float>(), out[1].as<std::int32_t>(), partial, tokens, experts, choices, normalize_, stated);
+      with_logits_of_lane(experts, sigmoid_, [&](auto each, auto sigmoid) {
+        route_tokens<T, decltype(each)::value, decltype(sigmoid)::value><<<blocks_of(blocks_), threads, 0, stream_of(queue)>>>(
+            in[0].as<T>(), out[0].as<float>(), out[1].as<std::int32_t>(), partial, tokens, experts, choices, normalize_, scoring,
+            stated);
       });
       check_launch("moe_route");
     }
@@ -263,19 +204,22 @@ class Route final : public Kernel {
  private:
   std::int64_t blocks_, width_;
   std::uint32_t router_;
-  bool normalize_;
+  bool normalize_, sigmoid_;
+  int groups_, kept_groups_;
 };
 
 template <typename T>
 class RouteGrad final : public Kernel {
  public:
-  explicit RouteGrad(const KernelRequest& r) : normalize_(r.attributes.integer("normalize") != 0) {}
+  explicit RouteGrad(const KernelRequest& r)
+      : normalize_(r.attributes.integer("normalize") != 0), sigmoid_(by_sigmoids(r)) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const std::int64_t tokens = in[0].shape.rows();
     const int experts = static_cast<int>(in[0].shape.last()), choices = static_cast<int>(in[1].shape.last());
     if (tokens == 0) return;
-    with_logits_of_lane(experts, [&](auto each) {
-      route_tokens_grad<T, decltype(each)::value><<<blocks_of(divided_up(tokens, warps)), threads, 0, stream_of(queue)>>>(
+    with_logits_of_lane(experts, sigmoid_, [&](auto each, auto sigmoid) {
+      constexpr int of_lane = decltype(each)::value;
+      route_tokens_grad<T, of_lane, decltype(sigmoid)::value><<<blocks_of(divided_up(tokens, warps)), threads, 0, stream_of(queue)>>>(
           in[0].as<T>(), in[1].as<std::int32_t>(), at(in, 2).as<float>(), at(in, 3).as<float>(), out[0].as<T>(), tokens, experts,
           choices, normalize_);
     });
@@ -283,7 +227,7 @@ class RouteGrad final : public Kernel {
   }
 
  private:
-  bool normalize_;
+  bool normalize_, sigmoid_;
 };
 
 /// Adds to a row of counts, which is [experts] at least.
@@ -350,7 +294,7 @@ class Balance final : public Kernel {
 };
 
 Made make_moe_route(const KernelRequest& r, const KernelSettings& s) {
-  return r.inputs[0].shape.last() <= most_experts ? by_dtype<Route>(r.inputs[0].dtype, r, s) : nullptr;
+  return r.inputs[0].shape.last() <= most_experts && groups_of(r) <= most_groups ? by_dtype<Route>(r.inputs[0].dtype, r, s) : nullptr;
 }
 Made make_moe_route_grad(const KernelRequest& r, const KernelSettings&) {
   return r.inputs[0].shape.last() <= most_experts ? by_dtype<RouteGrad>(r.inputs[0].dtype, r) : nullptr;
