@@ -11,9 +11,9 @@
 namespace consist {
 
 std::string_view name_of(Function function) noexcept {
-  constexpr std::array<std::string_view, 20> names{"input", "constant", "add",  "subtract", "multiply", "divide", "negate",
-                                                   "exp",   "log",      "sqrt", "rsqrt",    "tanh",     "erf",    "sigmoid",
-                                                   "abs",   "sign",     "max",  "min",      "greater",  "select"};
+  constexpr std::array<std::string_view, 21> names{"input",   "constant", "channel", "add",  "subtract", "multiply", "divide",
+                                                   "negate",  "exp",      "log",     "sqrt", "rsqrt",    "tanh",     "erf",
+                                                   "sigmoid", "abs",      "sign",    "max",  "min",      "greater",  "select"};
   return names[static_cast<std::size_t>(function)];
 }
 
@@ -21,6 +21,7 @@ int arguments_of(Function function) noexcept {
   switch (function) {
     case Function::input:
     case Function::constant:
+    case Function::channel:
       return 0;
     case Function::add:
     case Function::subtract:
@@ -42,6 +43,7 @@ T evaluate(Function function, T x, T y, T z) {
   switch (function) {
     case Function::input:
     case Function::constant:
+    case Function::channel:
       return x;
     case Function::add:
       return x + y;
@@ -109,7 +111,7 @@ int Expressions::input(int index, Reads reads, int element) {
 int Expressions::apply(Function function, std::array<int, 3> x) {
   const int count = arguments_of(function);
   const auto is_constant = [&](int k) { return nodes_[index(x[index(k)])].function == Function::constant; };
-  bool constants = true;
+  bool constants = count > 0;
   for (int k = 0; k < count; ++k) constants = constants && is_constant(k);
   if (constants) {
     std::array<double, 3> values{};
@@ -195,6 +197,14 @@ int Expressions::elements_of(int input) const {
       elements = std::max(elements, node.element + 1);
   }
   return elements;
+}
+
+bool Expressions::reads_channel() const {
+  const std::vector<bool> used = live();
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    if (used[n] && nodes_[n].function == Function::channel) return true;
+  }
+  return false;
 }
 
 bool Expressions::proportional_to(int input) const {

@@ -118,10 +118,11 @@ class ExpressionParser {
     const std::string name = word();
     if (const auto named = names_.find(name); named != names_.end()) return named->second;
     if (name.size() == 1 && name[0] >= 'a' && name[0] < 'a' + Expressions::max_inputs) return input(name[0] - 'a');
+    if (name == name_of(Function::channel)) return graph_.apply(Function::channel, {-1, -1, -1});
     if (peek() == '(') return call(name, before);
     at_ = before;
     fail("an input (a to " + std::string(1, static_cast<char>('a' + Expressions::max_inputs - 1)) +
-         "), a name, a function or a number");
+         "), a name, a function, 'channel' or a number");
   }
   int number() {
     double value = 0;
@@ -177,6 +178,12 @@ class ExpressionParser {
     const auto of = [&](Function function, int argument) { return graph_.apply(function, {argument, -1, -1}); };
     if (name == "square") return times(x, x);
     if (name == "relu") return graph_.apply(Function::max, {x, number(0), -1});
+    if (name == "softplus") {
+      // Of the two sides of 0 max takes the second one's derivative: together they make the half that it is.
+      const int size = graph_.apply(Function::max, {x, of(Function::negate, x), -1});
+      const int small = of(Function::exp, of(Function::negate, size));
+      return plus(graph_.apply(Function::max, {x, number(0), -1}), of(Function::log, plus(number(1), small)));
+    }
     if (name == "silu") return times(x, of(Function::sigmoid, x));
     if (name == "gelu") {
       const int erf = of(Function::erf, times(x, number(std::numbers::sqrt2 / 2)));
@@ -256,6 +263,8 @@ class ExpressionPrinter {
     switch (node.function) {
       case Function::input:
         return leaf(node);
+      case Function::channel:
+        return std::string(name_of(node.function));
       case Function::constant:
         return bracketed(node.value < 0 ? sums : atoms, number(node.value));
       case Function::add:

@@ -157,9 +157,15 @@ void reduce(Work& w) {
   const reference::Values in = w.all(w.inputs());
   const Expressions f = Expressions::parse(w.attributes().string("f"));
   Shape shape = w.out_shape(0);
+  if (w.attributes().integer_or("squeeze", 0) != 0) shape.push_back(1);
   shape[shape.rank() - 1] = w.attributes().integer_or("columns", 1);
   if (const int whole = f.first_read(Reads::same); whole >= 0) shape = in[static_cast<std::size_t>(whole)]->shape;
-  w.out_all(reference::reduce(in, f, w.attributes().string("by"), shape));
+  Value made = *reference::reduce(in, f, w.attributes().string("by"), shape)[0];
+  made.shape = w.out_shape(0);
+  w.out(0, made);
+}
+void total(Work& w) {
+  w.out_all(reference::total(w.all(w.inputs()), w.attributes().string("f")));
 }
 
 void lm_head_loss(Work& w) {
@@ -314,6 +320,7 @@ std::map<std::string_view, Formula>& formulas() {
                                             {"concat", concat},
                                             {"map", map},
                                             {"reduce", reduce},
+                                            {"total", total},
                                             {"swiglu", swiglu},
                                             {"swiglu_amax", swiglu},
                                             {"swiglu_grad", swiglu_grad},

@@ -12,7 +12,8 @@
 
 namespace consist::ops {
 
-/// Attributes: "f", the expressions; "columns", the channels of rows where no input has them, as in the gradient of a sum.
+/// Attributes: "f", the expressions; "columns", the channels of rows where no input has them, as in the gradient of a sum, with
+/// "rank", the dimensions that the elements then have if the first input of rows is without the last of them.
 class ExpressionOp : public NamedOp {
  public:
   using NamedOp::NamedOp;
@@ -45,6 +46,11 @@ class ExpressionOp : public NamedOp {
     return *leading;
   }
 
+  int rank_of(const Types& in, const Expressions& f, const Attributes& attributes) const {
+    const int rank = in[leading_input(f, attributes)]->shape.rank();
+    return static_cast<int>(attributes.integer_or("rank", rank));
+  }
+
   /// The shape of the elements, for which all inputs are checked.
   Shape checked_shape(const Types& in, const Expressions& f, const Attributes& attributes) const {
     f.steps();
@@ -54,6 +60,7 @@ class ExpressionOp : public NamedOp {
     Shape shape = present(in, leading_input(f, attributes)).shape;
     if (attributes.has("columns")) {
       require(shape.rank() > 0 && attributes.integer("columns") > 0, "rows of 'columns' channels must have at least one");
+      if (shape.rank() < rank_of(in, f, attributes)) shape = with_last(shape, 1);
       shape[shape.rank() - 1] = attributes.integer("columns");
     }
     for (std::size_t k = 0; k < in.size(); ++k) check_operand(in, k, reads(f, k), f.elements_of(static_cast<int>(k)), shape);
@@ -80,16 +87,24 @@ class ExpressionOp : public NamedOp {
       broadcasts = broadcasts || how == Reads::channel || how == Reads::row;
       if (how == leads && (axis.inputs[k].is_shard() || axis.inputs[k].is_flat())) placement = axis.inputs[k];
     }
-    if (placement.is_flat() && broadcasts) return Placement::replicate();  // a flat slice knows no channels
-    return leads == Reads::row && placement.is_shard(last) ? Placement::replicate() : placement;
+    const bool numbers = f.reads_channel();
+    if (placement.is_flat() && (broadcasts || numbers)) return Placement::replicate();  // a flat slice knows no channels
+    return (leads == Reads::row || numbers) && placement.is_shard(last) ? Placement::replicate() : placement;
   }
   void place_inputs(AxisSharding& axis, const Expressions& f, Placement whole, int last) const {
     for (std::size_t k = 0; k < axis.inputs.size(); ++k) axis.inputs[k] = placement_read(reads(f, k), whole, last);
   }
 
+  /// True if the output is the logarithm of the sum of the result's exponentials.
+  virtual bool is_logarithm_of_exponentials(const Attributes& /*attributes*/) const { return false; }
+
   /// Emits the gradients by all inputs. The expressions read the gradients of the outputs by `seeds`.
   void differentiate_by_inputs(Differentiator& d, const Instruction& i, Reads seeds) const {
     const Expressions f = expressions(i.attributes);
+    for (const TensorId output : i.outputs) {
+      if (output != no_tensor && d.is_root(output) && d.gradient(output) != no_tensor)
+        fail("a loss is read by other instructions, which are trained on: it must be a loss alone");
+    }
     if (i.attributes.has("columns")) fail("'" + f.text() + "' has no gradient: the channels of its rows are of no input");
     for (std::size_t k = 0; k < i.inputs.size(); ++k) {
       if (d.requires_grad(i.inputs[k]) && reads(f, k) == Reads::element) {
@@ -103,6 +118,16 @@ class ExpressionOp : public NamedOp {
       if (reads(f, k) == Reads::channel) channel_gradient(d, i, f, seeds, k);
       if (reads(f, k) == Reads::row) row_gradient(d, i, f, seeds, k);
     }
+  }
+
+  static Shape with_last(Shape shape, std::int64_t extent) {
+    shape.push_back(extent);
+    return shape;
+  }
+  static Shape without_last(const Shape& shape) {
+    Shape shorter;
+    for (int dim = 0; dim + 1 < shape.rank(); ++dim) shorter.push_back(shape[dim]);
+    return shorter;
   }
 
  private:
@@ -125,10 +150,11 @@ class ExpressionOp : public NamedOp {
   }
   void check_operand(const Types& in, std::size_t k, Reads how, int elements, const Shape& whole) const {
     const TensorType& type = present(in, k);
-    if (type.dtype != DType::f32 && type.dtype != DType::bf16) {
-      fail(letter_of(k) + " is " + std::string(name_of(type.dtype)) + ", it must be f32 or bf16");
+    if (type.dtype != DType::f32 && type.dtype != DType::bf16 && type.dtype != DType::i32) {
+      fail(letter_of(k) + " is " + std::string(name_of(type.dtype)) + ", it must be f32, bf16 or i32");
     }
     const std::optional<Shape> shape = shape_read(how, whole);
+    if (shape && how == Reads::row && whole.rank() > 1 && type.shape == without_last(whole)) return;
     if (shape && type.shape != *shape)
       fail(letter_of(k) + " has the shape " + type.shape.text() + ", by the way in which it is read it must be " + shape->text());
     if (!shape && (type.shape.rank() > 1 || type.shape.elements() < elements)) {
@@ -148,6 +174,15 @@ class ExpressionOp : public NamedOp {
     Expressions f;
     std::vector<TensorId> inputs;
   };
+  /// Constants other than 0, as results that have the shape of an input: of a total the gradient by its summands may be the same
+  /// everywhere, and a map needs an input whose shape it has. (max(1, -|a|) is 1, or no number where a is none.)
+  static std::vector<int> as_elements(Expressions& f, std::vector<int> results, int input) {
+    const int size = f.apply(Function::abs, {f.input(input), -1, -1});
+    const int one = f.apply(Function::max, {f.constant(1), f.apply(Function::negate, {size, -1, -1}), -1});
+    for (int& result : results) result = f.apply(Function::multiply, {result, one, -1});
+    return results;
+  }
+
   /// By several inputs at once, one result each; inputs that no result reads are left out.
   Gradient gradient(Differentiator& d, const Instruction& i, Expressions f, Reads seed,
                     const std::vector<std::size_t>& by) const {
@@ -155,12 +190,18 @@ class ExpressionOp : public NamedOp {
     std::vector<int> seeds;
     for (const TensorId output : i.outputs) {
       const TensorId dy = output == no_tensor ? no_tensor : d.gradient(output);
-      seeds.push_back(-1);
+      seeds.push_back(output != no_tensor && d.is_root(output) ? f.constant(1) : -1);
       if (dy == no_tensor) continue;
-      if (operands.size() == Expressions::max_inputs)
-        fail("its gradient has more than 12 inputs: divide the expression into two");
+      if (operands.size() == Expressions::max_inputs) fail(too_many);
       seeds.back() = f.input(static_cast<int>(operands.size()), seed);
       operands.push_back(dy);
+      if (!is_logarithm_of_exponentials(i.attributes)) continue;
+      if (operands.size() == Expressions::max_inputs) fail(too_many);
+      const int whole = f.input(static_cast<int>(operands.size()), seed),
+                behind = f.apply(Function::subtract, {f.results()[0], whole, -1}),
+                share = f.apply(Function::exp, {behind, -1, -1});
+      seeds.back() = f.apply(Function::multiply, {share, seeds.back(), -1});
+      operands.push_back(output);
     }
     std::vector<int> results;
     for (const std::size_t k : by) {
@@ -168,6 +209,7 @@ class ExpressionOp : public NamedOp {
       results.push_back(f.gradient(seeds, node));
     }
     f.set_results(results);
+    if (f.inputs() == 0) f.set_results(as_elements(f, results, static_cast<int>(by[0])));
     std::vector<int> places(operands.size(), -1);
     Gradient made;
     for (std::size_t k = 0; k < operands.size(); ++k) {
@@ -213,10 +255,16 @@ class ExpressionOp : public NamedOp {
     if (made.inputs.empty()) fail(zero);
     Attributes attributes{
         {"f", made.f.text()}, {"by", std::string("sum")}, {"dtype", dtype_value(d.gradient_dtype(i.inputs[k]))}};
-    if (!first_read(made.f, Reads::same))
-      attributes.set("columns", d.program()[i.inputs[leading_input(f, i.attributes)]].shape.last());
+    const Shape& whole = d.program()[i.inputs[leading_input(f, i.attributes)]].shape;
+    if (!first_read(made.f, Reads::same)) set_columns(attributes, whole);
+    if (d.program()[i.inputs[k]].shape.rank() < whole.rank()) attributes.set("squeeze", std::int64_t{1});
     const std::string name = d.program()[i.inputs[k]].name + ".grad";
     d.accumulate_grad(i.inputs[k], d.build().emit_one("reduce", made.inputs, attributes, name));
+  }
+
+  static void set_columns(Attributes& attributes, const Shape& whole) {
+    attributes.set("columns", whole.last());
+    attributes.set("rank", std::int64_t{whole.rank()});
   }
 
   /// The results of a gradient, of that shape; where it is one incoming gradient as it is, that.
@@ -226,11 +274,12 @@ class ExpressionOp : public NamedOp {
     if (made.inputs.size() == 1 && made.f.multiple_of(0) == 1.0 && d.program()[made.inputs[0]].dtype == dtype) return made.inputs;
     Attributes attributes{{"f", made.f.text()}};
     const std::optional<std::size_t> whole = first_read(made.f, Reads::same);
-    if (!whole) attributes.set("columns", shape.last());
+    if (!whole) set_columns(attributes, shape);
     if (!whole || d.program()[made.inputs[*whole]].dtype != dtype) attributes.set("dtype", dtype_value(dtype));
     return d.build().emit("map", made.inputs, attributes, names);
   }
 
+  static constexpr const char* too_many = "its gradient has more than 12 inputs: divide the expression into two";
   static constexpr const char* zero = "a gradient is 0 everywhere: the expression does not depend on a trained input";
 };
 

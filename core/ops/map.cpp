@@ -14,6 +14,7 @@ class Map final : public ExpressionOp {
 
   std::optional<ChannelSplit> channel_split(const Attributes& attributes) const override {
     const Expressions f = expressions(attributes);
+    if (f.reads_channel()) return std::nullopt;  // a rank's first channel would not be number 0
     ChannelSplit split;
     for (int k = 0; k < f.inputs(); ++k) {
       if (f.reads_of(k) != std::vector{Reads::same}) continue;
@@ -27,7 +28,8 @@ class Map final : public ExpressionOp {
     const Expressions f = expressions(attributes);
     const Shape shape = checked_shape(in, f, attributes);
     const DType dtype = attributes.has("dtype") ? dtype_attribute(attributes) : in[leading_input(f, attributes)]->dtype;
-    require(dtype == DType::f32 || dtype == DType::bf16, "attribute 'dtype' must be f32 or bf16");
+    require(dtype == DType::f32 || dtype == DType::bf16,
+            "attribute 'dtype' must be f32 or bf16, and be there where the first input is i32");
     return Types(f.results().size(), TensorType{dtype, shape});
   }
 
@@ -35,7 +37,7 @@ class Map final : public ExpressionOp {
     const Expressions f = expressions(attributes);
     Placement placement = Placement::partial();
     if (!keeps_summands(axis, f)) {
-      const int last = in[leading_input(f, attributes)]->shape.rank() - 1;
+      const int last = rank_of(in, f, attributes) - 1;
       placement = placement_of(axis, f, attributes, last);
       place_inputs(axis, f, placement, last);
     }

@@ -13,6 +13,8 @@ UpdateLoops update_loops(std::string_view text, int states, bool has_master) {
     throw ProgramError("'" + given.text() + "' has " + std::to_string(given.results().size()) + " results; an update of " +
                        std::to_string(states) + " states has one for the weight and one for each state");
   }
+  if (given.reads_channel())
+    throw ProgramError("'" + given.text() + "' reads 'channel': an update knows the elements of a parameter in no order");
   Expressions all = given;
   const int stays = all.apply(Function::negate, {all.input(3, Reads::element, 0), -1, -1});
   const auto kept = [&](int before, int after) { return all.apply(Function::select, {stays, before, after}); };

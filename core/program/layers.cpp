@@ -82,12 +82,38 @@ TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name) {
   return b.emit_one("swiglu", {gate, up}, {}, std::move(name));
 }
 
-TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name) {
-  return b.emit_one("map", std::move(inputs), {{"f", Expressions::parse(f).text()}}, std::move(name));
+namespace {
+
+/// An expression whose text names every input, without those of which nothing is left, such as one times a factor that is 0.
+Expressions read_ones(std::string_view text, std::vector<TensorId>& inputs) {
+  const Expressions f = Expressions::parse(text);
+  std::vector<int> places;
+  std::vector<TensorId> read;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const auto is_input = [&](const ExpressionNode& node) {
+      return node.function == Function::input && node.input == static_cast<int>(k);
+    };
+    const bool is_named = std::any_of(f.nodes().begin(), f.nodes().end(), is_input),
+               is_left_out = is_named && f.reads_of(static_cast<int>(k)).empty();
+    places.push_back(is_left_out ? -1 : static_cast<int>(read.size()));
+    if (!is_left_out) read.push_back(inputs[k]);
+  }
+  if (read.size() == inputs.size() || f.inputs() > static_cast<int>(inputs.size())) return f;
+  inputs = std::move(read);
+  return f.renumbered(places);
 }
 
-TensorId reduce(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name) {
-  Expressions summed = Expressions::parse(f);
+}  // namespace
+
+TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name) {
+  const std::string text = read_ones(f, inputs).text();
+  return b.emit_one("map", std::move(inputs), {{"f", text}}, std::move(name));
+}
+
+namespace {
+
+TensorId reduced(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name, bool squeeze) {
+  Expressions summed = read_ones(f, inputs);
   const int whole = summed.first_read(Reads::same);
   if (by == Reduction::mean && whole >= 0 && whole < std::ssize(inputs)) {
     const int columns = summed.constant(static_cast<double>(b[inputs[static_cast<std::size_t>(whole)]].shape.last()));
@@ -95,8 +121,31 @@ TensorId reduce(Builder& b, Reduction by, std::string_view f, std::vector<Tensor
     for (int& result : results) result = summed.apply(Function::divide, {result, columns, -1});
     summed.set_results(std::move(results));
   }
-  const std::string how = by == Reduction::max ? "max" : "sum";
-  return b.emit_one("reduce", std::move(inputs), {{"f", summed.text()}, {"by", how}}, std::move(name));
+  const std::string how = by == Reduction::max ? "max" : by == Reduction::logsumexp ? "logsumexp" : "sum";
+  Attributes attributes{{"f", summed.text()}, {"by", how}};
+  if (squeeze) attributes.set("squeeze", std::int64_t{1});
+  return b.emit_one("reduce", std::move(inputs), std::move(attributes), std::move(name));
+}
+
+}  // namespace
+
+TensorId reduce(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name) {
+  return reduced(b, by, f, std::move(inputs), std::move(name), false);
+}
+
+TensorId reduce_rows(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name) {
+  return reduced(b, by, f, std::move(inputs), std::move(name), true);
+}
+
+TensorId total(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name) {
+  const std::string text = read_ones(f, inputs).text();
+  return b.emit_one("total", std::move(inputs), {{"f", text}}, std::move(name));
+}
+
+TensorId log_probability(Builder& b, TensorId logits, TensorId targets, const std::string& name) {
+  const TensorId denominator = reduce_rows(b, Reduction::logsumexp, "a", {logits}, name + ".logsumexp"),
+                 at_target = reduce_rows(b, Reduction::sum, "select(abs(channel-b[r]),0,a)", {logits, targets}, name + ".logit");
+  return map(b, "select(1+c,a-b,0)", {at_target, denominator, targets}, name);
 }
 
 std::vector<TensorId> split(Builder& b, TensorId x, const std::vector<std::int64_t>& widths, const std::string& name) {

@@ -220,6 +220,8 @@ Values map(const Values& in, const Expressions& expressions, const Shape& shape)
       if (!live[n]) continue;
       if (node.function == Function::constant) {
         value[n] = node.value;
+      } else if (node.function == Function::channel) {
+        value[n] = static_cast<double>(i % columns);
       } else if (node.function == Function::input) {
         const Value& x = *in[static_cast<std::size_t>(node.input)];
         const std::array<std::int64_t, 4> at{i, i % columns, i / columns, node.element};
@@ -241,10 +243,24 @@ Values reduce(const Values& in, const Expressions& f, const std::string& by, con
   const std::int64_t columns = shape.last();
   Value made = zeros(DType::f32, with_channels(shape, 1));
   for (std::int64_t row = 0; row < made.shape.elements(); ++row) {
-    const auto first = elements.data.begin() + row * columns;
-    made.at(row) = by == "max" ? *std::max_element(first, first + columns) : std::accumulate(first, first + columns, 0.0);
+    const auto first = elements.data.begin() + row * columns, end = first + columns;
+    const double largest = *std::max_element(first, end);
+    if (by == "sum")
+      made.at(row) = std::accumulate(first, end, 0.0);
+    else if (by == "max")
+      made.at(row) = largest;
+    else
+      made.at(row) =
+          largest + std::log(std::accumulate(first, end, 0.0, [&](double sum, double x) { return sum + std::exp(x - largest); }));
   }
   return {made};
+}
+
+Values total(const Values& in, const std::string& f) {
+  const Value elements = *map(in, f)[0];
+  Value sum = zeros(DType::f32, {});
+  sum.data[0] = std::accumulate(elements.data.begin(), elements.data.end(), 0.0);
+  return {sum};
 }
 
 Values swiglu(const Values& in) {

@@ -85,6 +85,8 @@ Values map(const Values& in, const std::string& f);
 Values map(const Values& in, const Expressions& f, const Shape& shape);
 /// The sum of each row of elements of shape `shape` or, by "max", the largest.
 Values reduce(const Values& in, const Expressions& f, const std::string& by, const Shape& shape);
+/// The sum over all elements.
+Values total(const Values& in, const std::string& f);
 
 Values swiglu(const Values& in);
 

@@ -226,6 +226,28 @@ TEST(Gradient, SumsOverChannelsAndWhatReadsThem) {
   Gradients(m).check();
 }
 
+// Losses of a plugin's own: what the model gives to the targets, of which one counts nothing, added up over each sequence, and a
+// denominator of scaled logits.
+TEST(Gradient, TotalsOfTargets) {
+  Model m;
+  const TensorId logits = layers::linear(m.b, m.x, m.weight("head", kVocabulary, kChannels), no_tensor, "logits");
+  const TensorId likely = layers::log_probability(m.b, logits, m.targets, "likely");
+  const TensorId denominator = layers::reduce_rows(m.b, layers::Reduction::logsumexp, "0.5*a", {logits}, "denominator");
+  const TensorId shares =
+      layers::reduce_rows(m.b, layers::Reduction::sum, "square(exp(0.5*a-b[r]))", {logits, denominator}, "shares");
+  const TensorId of_sequence =
+      layers::reduce_rows(m.b, layers::Reduction::sum, "a*b+c", {likely, shares, denominator}, "sequence");
+  m.program.loss = layers::total(m.b, "0.3*softplus(0.2*a+0.5)", {of_sequence}, "loss");
+  Gradients(m).check();
+}
+
+// The gradient by the summands is the same everywhere.
+TEST(Gradient, ATotalOfSummandsAsTheyAre) {
+  Model m;
+  m.program.loss = layers::total(m.b, "0.1*a+1", {layers::map(m.b, "tanh(a)", {m.x}, "y")}, "loss");
+  Gradients(m).check();
+}
+
 // Heads of 4 and 2 channels of their own and 2 that all share; of one split a part is not read.
 TEST(Gradient, PartsOfHeads) {
   Model m;

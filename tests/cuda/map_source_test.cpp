@@ -29,20 +29,23 @@ std::string refused(const std::string& source, const char* architecture) {
 
 TEST(MapSource, NvrtcTakesEveryFunctionFormAndDtype) {
   for (const char* text : {"exp(a)+log(b)-sqrt(a)*rsqrt(b)/2", "tanh(a);erf(a);sigmoid(b);abs(b);sign(a)",
-                           "max(a,b);min(a,b);greater(a,b);select(a,b,-b)", "a*b[c]+c[r]*d[2]-1e-30", "gelu_tanh(a)*b", "3*a"}) {
+                           "max(a,b);min(a,b);greater(a,b);select(a,b,-b)", "a*b[c]+c[r]*d[2]-1e-30", "gelu_tanh(a)*b", "3*a",
+                           "select(abs(channel-b[r]),0,a)"}) {
     const Expressions f = Expressions::parse(text);
     for (const DType type : {DType::f32, DType::bf16}) {
       for (const bool large : {false, true}) {
         MapForm form{.inputs = std::vector(static_cast<std::size_t>(f.inputs()), type),
                      .outputs = std::vector(f.results().size(), type)};
         form.large = large;
-        form.rows = large || std::string(text).find("[c]") != std::string::npos;
+        form.rows = large || std::string(text).find("[") != std::string::npos || f.reads_channel();
+        if (f.reads_channel()) form.inputs[1] = DType::i32;
         form.pack = large ? 1 : static_cast<int>(16 / size_of(type));
         EXPECT_EQ(refused(map_source(f, form), "sm_90"), "") << text;
         form.rounds_bf16 = false;
         EXPECT_EQ(refused(map_source(f, form), "sm_75"), "") << text;
         if (f.results().size() > 1) continue;
-        for (const bool largest : {false, true}) EXPECT_EQ(refused(reduce_source(f, form, largest), "sm_75"), "") << text;
+        for (const auto by : {kernels::ReduceBy::sum, kernels::ReduceBy::largest, kernels::ReduceBy::logsumexp})
+          EXPECT_EQ(refused(reduce_source(f, form, by), "sm_75"), "") << text;
       }
     }
   }

@@ -35,7 +35,7 @@ TEST_P(DeviceKernel, ReduceOverChannels) {
     const Value x = random(whole, 1, 0.3), y = random(whole), channel = random({whole.last()}),
                 row = random({whole[0], whole[1], 1}), numbers = random({3});
     const auto check = [&](const char* f, const Values& in) {
-      for (const char* by : {"sum", "max"}) {
+      for (const char* by : {"sum", "max", "logsumexp"}) {
         SCOPED_TRACE(whole.text() + " " + by + " " + f);
         const Values found = run("reduce", in, {{"f", std::string(f)}, {"by", std::string(by)}});
         expect_close(found[0], *reference::reduce(in, Expressions::parse(f), by, whole)[0], 2 * tolerance(), "result");
@@ -45,6 +45,47 @@ TEST_P(DeviceKernel, ReduceOverChannels) {
     check("a*a", {x});
     check("exp(a/4)*b", {x, y});
     check("a*b[c]+c[r]*d[2]", {x, channel, row, numbers});
+  }
+}
+
+// What losses read: integers such as targets, the number of a channel, and rows without a dimension of channels, which they make.
+TEST_P(DeviceKernel, ExpressionsOfTargets) {
+  for (const Shape& whole : {Shape{3, 5, 12}, Shape{2, 3, 257}, Shape{1, 9, 1032}}) {
+    SCOPED_TRACE(whole.text());
+    const Value logits = random(whole, 3), row = random({whole[0], whole[1]});
+    Value targets = random({whole[0], whole[1]});
+    targets.dtype = DType::i32;
+    for (std::size_t i = 0; i < targets.data.size(); ++i)
+      targets.data[i] = i % 3 == 0 ? -1.0 : static_cast<double>((i * 7919) % static_cast<std::size_t>(whole.last()));
+    const auto one = [&](const char* f, const Values& in) {
+      expect_close(run("map", in, {{"f", std::string(f)}})[0], *reference::map(in, f)[0], 2 * tolerance(), f);
+    };
+    one("select(abs(channel-b[r]),0,a)", {logits, targets});
+    one("a+channel/8", {logits});
+    one("a*b[r]", {logits, row});
+    one("select(1+b,a,0)", {row, targets});
+    const Expressions f = Expressions::parse("select(abs(channel-b[r]),0,a*c[r])");
+    const Values in{logits, targets, row};
+    Value expected = *reference::reduce(in, f, "sum", whole)[0];
+    expected.shape = {whole[0], whole[1]};
+    const Attributes attributes{{"f", f.text()}, {"by", std::string("sum")}, {"squeeze", std::int64_t{1}}};
+    expect_close(run("reduce", in, attributes)[0], expected, 2 * tolerance(), "squeezed");
+    const Expressions rows = Expressions::parse("select(abs(channel-a[r]),0,b[r])");
+    const Attributes of_rows{
+        {"f", rows.text()}, {"columns", whole.last()}, {"rank", std::int64_t{3}}, {"dtype", std::string("f32")}};
+    expect_close(run("map", {targets, row}, of_rows)[0], *reference::map({targets, row}, rows, whole)[0], 1e-6, "of rows");
+  }
+}
+
+TEST_P(DeviceKernel, Total) {
+  for (const Shape& shape : {Shape{}, Shape{5}, Shape{3, 257}, Shape{4, 1031}, Shape{2, 3, 12}}) {
+    SCOPED_TRACE(shape.text());
+    const Value x = random(shape, 1, 0.3), y = random(shape), numbers = random({3});
+    for (const char* f : {"a", "a*a", "exp(a/4)*b", "a*c[2]+b"}) {
+      Values in{x, y, numbers};
+      in.resize(static_cast<std::size_t>(Expressions::parse(f).inputs()));
+      expect_close(run("total", in, {{"f", std::string(f)}})[0], *reference::total(in, f)[0], 2 * tolerance(), f);
+    }
   }
 }
 

@@ -76,7 +76,7 @@ TEST(Map, RefusesOperandsByTheWayInWhichTheyAreRead) {
   EXPECT_THAT(refusal("map", "a+b[c]", {whole, row}),
               HasSubstr("b has the shape [2,6,1], by the way in which it is read it must be [8]"));
   EXPECT_THAT(refusal("map", "a*b[3]", {whole, numbers}), HasSubstr("which has no element 3"));
-  EXPECT_THAT(refusal("map", "a", {TensorType{DType::i32, {4}}}), HasSubstr("a is i32, it must be f32 or bf16"));
+  EXPECT_THAT(refusal("map", "a", {TensorType{DType::u8, {4}}}), HasSubstr("a is u8, it must be f32, bf16 or i32"));
   EXPECT_EQ(registry().get("map").infer({whole, channel}, expression("a*b[c];a")), (Types{whole, whole}));
 }
 

@@ -45,7 +45,8 @@ TEST(Reduce, MakesAColumn) {
 }
 
 TEST(Reduce, WhatDoesNotFitIsRefused) {
-  EXPECT_THAT(refused_reduction(reduction("a", "mean"), {elements}), HasSubstr("'by' is 'mean', it must be sum or max"));
+  EXPECT_THAT(refused_reduction(reduction("a", "mean"), {elements}),
+              HasSubstr("'by' is 'mean', it must be sum, max or logsumexp"));
   EXPECT_THAT(refused_reduction(reduction("a;2*a"), {elements}), HasSubstr("has 2 results, it must have one"));
   EXPECT_THAT(refused_reduction(reduction("a[r]"), {column}), HasSubstr("reads no input of the output's shape"));
   EXPECT_THAT(refused_reduction(over_columns(reduction("a"), 8), {elements}), HasSubstr("reads no input of the output's shape"));
@@ -71,6 +72,49 @@ TEST(Reduce, SummandsStaySummandsOfASum) {
   EXPECT_THAT(placed_reduction(reduction("2*a"), {elements}, {sum_of_ranks}).outputs, ElementsAre(sum_of_ranks));
   EXPECT_THAT(placed_reduction(reduction("a*a"), {elements}, {sum_of_ranks}).inputs, ElementsAre(unsharded));
   EXPECT_THAT(placed_reduction(reduction("2*a", "max"), {elements}, {sum_of_ranks}).inputs, ElementsAre(unsharded));
+}
+
+TEST(Reduce, RowsMayBeWithoutChannels) {
+  const Op &reduce = registry().get("reduce"), &map = registry().get("map");
+  const TensorType rows{DType::f32, {2, 6}}, targets{DType::i32, {2, 6}};
+  Attributes squeezed = reduction("select(abs(channel-b[r]),0,a)");
+  squeezed.set("squeeze", std::int64_t{1});
+  EXPECT_EQ(reduce.infer({elements, targets}, squeezed), (Types{rows}));
+  // The number of a channel is that of the whole row.
+  const AxisSharding axis = placed_reduction(squeezed, {elements, targets}, {by_channels, unsharded});
+  EXPECT_THAT(axis.inputs, ElementsAre(unsharded, unsharded));
+  EXPECT_EQ(map.infer({elements, rows}, {{"f", std::string("a-b[r]")}}), (Types{elements}));
+  Attributes columns = over_columns({{"f", std::string("a[r]*b[r]")}}, 8);
+  columns.set("rank", std::int64_t{3});
+  EXPECT_EQ(map.infer({rows, column}, columns), (Types{TensorType{DType::f32, elements.shape}}));
+  AxisSharding of_rows{.inputs = {by_tokens, unsharded}, .outputs = {}};
+  map.shard(of_rows, {rows, column}, columns);
+  EXPECT_THAT(of_rows.inputs, ElementsAre(by_tokens, by_tokens));
+  EXPECT_THAT(of_rows.outputs, ElementsAre(by_tokens));
+}
+
+TEST(Reduce, ATotalIsAScalarWhoseSummandsRanksHave) {
+  const Op& total = registry().get("total");
+  const TensorType rows{DType::f32, {2, 6}}, numbers{DType::f32, {3}};
+  const Attributes weighed{{"f", std::string("a*b+c[2]")}};
+  EXPECT_EQ(total.infer({rows, rows, numbers}, weighed), (Types{TensorType{DType::f32, {}}}));
+  AxisSharding axis{.inputs = {by_tokens, unsharded, unsharded}, .outputs = {}};
+  total.shard(axis, {rows, rows, numbers}, weighed);
+  EXPECT_THAT(axis.inputs, ElementsAre(by_tokens, by_tokens, unsharded));
+  EXPECT_THAT(axis.outputs, ElementsAre(sum_of_ranks));
+  AxisSharding alone{.inputs = {unsharded}, .outputs = {}};
+  total.shard(alone, {rows}, {{"f", std::string("a")}});
+  EXPECT_THAT(alone.outputs, ElementsAre(unsharded));
+  const auto refused = [&](const char* f, const Types& types) {
+    try {
+      total.infer(types, {{"f", std::string(f)}});
+    } catch (const ProgramError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_THAT(refused("a+b[r]", {elements, rows}), HasSubstr("reads b by rows or channels"));
+  EXPECT_THAT(refused("a*channel", {elements}), HasSubstr("over all channels"));
 }
 
 TEST(Reduce, MapSpreadsAColumnOverChannels) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -104,7 +105,7 @@ std::string error_of(const std::string& text) {
 
 TEST(Expression, ReadsWhatItWrites) {
   for (const char* text : {"a", "a+b*c", "(a+b)*c", "a-(b-c)", "a/(b/c)", "-a*b[c]", "a*b[r]+c[0]-d[12]", "select(a,b,-2)",
-                           "a-(-2)", "t0=tanh(a);t0*b;t0", "0.1*a", "1e-06*a", "max(a,0)"})
+                           "a-(-2)", "select(abs(channel-b[r]),0,a)", "t0=tanh(a);t0*b;t0", "0.1*a", "1e-06*a", "max(a,0)"})
     EXPECT_EQ(Expressions::parse(text).text(), text);
   EXPECT_EQ(Expressions::parse(" t1 = a * b ; t1 * t1 ").text(), "t0=a*b;t0*t0");
   EXPECT_EQ(Expressions::parse("silu(a)").text(), "a*sigmoid(a)");
@@ -126,6 +127,16 @@ TEST(Expression, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_of("log(0)*a"), HasSubstr("'log' of constants is not finite"));
   EXPECT_THAT(error_of(std::string(200, '(') + "a"), HasSubstr("expected fewer levels"));
   EXPECT_THAT(error_of(std::string(200, '-') + "a"), HasSubstr("expected fewer levels"));
+}
+
+TEST(Expression, SoftplusHasItsDerivativeOnBothSidesAndBetween) {
+  for (const double x : {-200.0, -1.5, 0.0, 0.7, 200.0}) {
+    Expressions f = Expressions::parse("softplus(a)");
+    f.set_results({f.results()[0], f.gradient({f.constant(1)}, f.input(0))});
+    const std::vector<double> found = values_of(f, {x});
+    EXPECT_NEAR(found[0], std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))), 1e-12) << x;
+    EXPECT_NEAR(found[1], 1 / (1 + std::exp(-x)), 1e-12) << x;
+  }
 }
 
 TEST(Expression, KnowsWhatItReadsAndScales) {

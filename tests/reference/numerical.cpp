@@ -33,7 +33,15 @@ Values forward(std::string_view op, const Values& in, const Attributes& attribut
                      attention_scores(attributes));
   if (op == "split") return split(*in[0], attributes.string("parts"));
   if (op == "concat") return concat(in, attributes.string("parts"));
-  if (op == "reduce") return reduce(in, Expressions::parse(attributes.string("f")), attributes.string("by"), in[0]->shape);
+  if (op == "reduce") {
+    Value made = *reduce(in, Expressions::parse(attributes.string("f")), attributes.string("by"), in[0]->shape)[0];
+    if (attributes.integer_or("squeeze", 0) == 0) return {made};
+    Shape rows;
+    for (int dim = 0; dim + 1 < made.shape.rank(); ++dim) rows.push_back(made.shape[dim]);
+    made.shape = rows;
+    return {made};
+  }
+  if (op == "total") return total(in, attributes.string("f"));
   if (op == "map") return map(in, attributes.string("f"));
   if (op == "swiglu") return swiglu(in);
   if (op == "lm_head_loss") return lm_head_loss(in, attributes.real("scale"));

@@ -3,19 +3,20 @@
 // The inputs are a, b, c, ... in the order of the instruction's. In an expression stand
 //   a            the element of input 0 at the place of the output's element; a tensor of the output's shape
 //   b[c]         the element of input 1 for the output's channel; a vector as long as the output's last dimension
-//   b[r]         the element for the output's row; the output's shape with 1 as its last dimension
+//   b[r]         the element for the output's row; the output's shape with 1 as its last dimension, or without that dimension
 //   b[3]         element 3 of input 1, a vector; b[0] is also the way to read a scalar
 //   2, 1e-6      constants
+//   channel      the number of the output's channel, from 0
 //   + - * / ()   with the usual precedence; the sign -
 //   exp log sqrt rsqrt tanh erf sigmoid abs sign        functions of one argument
 //   max(x, y) min(x, y) greater(x, y)                   greater: 1 where x > y, else 0
 //   select(x, y, z)                                     y where x > 0, else z
-//   relu silu gelu gelu_tanh square                     written for what they stand for; gelu by erf
+//   relu silu gelu gelu_tanh softplus square            written for what they stand for; gelu by erf
 // Several results are separated by ";". "t = x;" names a value for what follows and is no result. Names are one letter and a
 // number: t0, u12.
 //
-// All arithmetic is in fp32 (in fp64 in the interpreter). Where a function has no derivative, the one from the side of its second
-// argument is taken: that of relu is 0 at 0, that of abs is 0 at 0.
+// Integers (i32) are read as numbers. All arithmetic is in fp32 (in fp64 in the interpreter). Where a function has no derivative,
+// the one from the side of its second argument is taken: that of relu is 0 at 0, that of abs is 0 at 0.
 #pragma once
 
 #include <array>
@@ -32,6 +33,7 @@ namespace consist {
 enum class Function : std::uint8_t {
   input,
   constant,
+  channel,
   add,
   subtract,
   multiply,
@@ -100,6 +102,8 @@ class CONSIST_API Expressions {
   int first_read(Reads how) const;
   /// One more than the largest element that is read of it as b[3].
   int elements_of(int input) const;
+  /// True if a result depends on the number of the channel.
+  bool reads_channel() const;
 
   /// True if each result is proportional to that input, the others being given: summands may stand for their sum.
   bool proportional_to(int input) const;

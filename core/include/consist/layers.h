@@ -50,14 +50,26 @@ CONSIST_API TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, s
 /// silu(gate) * up (Shazeer, 2020).
 CONSIST_API TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name);
 
-/// `f` of the elements of `inputs`, as consist/expression.h states it, with one result: "gelu_tanh(a)*b", "1+a", "a*b[c]". It has
-/// a gradient by tensors of the output's shape, by vectors of channels and by columns of rows. ERRORS: ProgramError.
+/// `f` of the elements of `inputs`, as consist/expression.h states it, with one result: "gelu_tanh(a)*b", "1+a", "a*b[c]". An
+/// input of which nothing is left, since its factor is 0, is left out. It has a gradient by tensors of the output's shape, by
+/// vectors of channels and by columns of rows. ERRORS: ProgramError.
 CONSIST_API TensorId map(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name);
 
-enum class Reduction : std::uint8_t { sum, mean, max };
+enum class Reduction : std::uint8_t { sum, mean, max, logsumexp };
 /// `f`, as for map(), over the channels of each row → f32 [batch, sequence, 1], which map() reads as a[r]: "a*a" of {x}. The
 /// largest has a gradient of "a" alone. ERRORS: ProgramError.
 CONSIST_API TensorId reduce(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name);
+
+/// The same without the dimension of channels: f32 [batch, sequence], as targets and fields of the dataset are; of these
+/// f32 [batch], a sum over each sequence.
+CONSIST_API TensorId reduce_rows(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name);
+
+/// `f` of all elements added up, a scalar in f32. It may be the loss that Architecture::build or Objective::build returns.
+CONSIST_API TensorId total(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name);
+
+/// log softmax(logits) at the target of each token: `logits` [batch, sequence, vocabulary], such as linear() makes them of a
+/// model's head, `targets` [batch, sequence] (i32; 0 where negative) → f32 [batch, sequence].
+CONSIST_API TensorId log_probability(Builder& b, TensorId logits, TensorId targets, const std::string& name);
 
 /// Cuts the channels of each head of x [batch, sequence, heads*head_dim] into parts of `widths` channels, which add up to
 /// head_dim: part i is [batch, sequence, heads*widths[i]]. With head_dim channels in all, slices of the channels. ERRORS:

@@ -1,4 +1,4 @@
-// map and reduce: the steps of an expression, each a loop over a block of elements that stays in the first cache.
+// map, reduce and total: the steps of an expression, each a loop over a block of elements that stays in the first cache.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -62,19 +62,26 @@ void compute(Function function, int count, float* to, const float* x, const floa
 /// An operand, or a result: its element (row, column) lies at row * row_stride + column * column_stride.
 struct Elements {
   void* data;
-  bool narrow;  ///< bf16
+  DType dtype;
   std::int64_t row_stride, column_stride;
 
   void load(std::int64_t row, std::int64_t column, int count, float* to) const {
     const std::int64_t first = row * row_stride + column * column_stride;
-    if (narrow)
+    if (dtype == DType::bf16)
       load_from(static_cast<const bf16*>(data) + first, count, to);
+    else if (dtype == DType::i32)
+      load_from(static_cast<const std::int32_t*>(data) + first, count, to);
     else
       load_from(static_cast<const float*>(data) + first, count, to);
   }
+  /// One element, `count` times.
+  void fill(int element, int count, float* to) const {
+    const Elements one{data, dtype, 1, 0};
+    one.load(element, 0, count, to);
+  }
   void store(std::int64_t row, std::int64_t column, int count, const float* from) const {
     const std::int64_t first = row * row_stride + column;
-    if (narrow) {
+    if (dtype == DType::bf16) {
       bf16* to = static_cast<bf16*>(data) + first;
       for (int i = 0; i < count; ++i) cpu::store(to[i], from[i]);
     } else {
@@ -83,12 +90,17 @@ struct Elements {
   }
 
  private:
+  static float number(std::int32_t x) { return static_cast<float>(x); }
+  template <typename T>
+  static float number(T x) {
+    return cpu::load(x);
+  }
   template <typename T>
   void load_from(const T* from, int count, float* to) const {
     if (column_stride == 0)
-      std::fill_n(to, count, cpu::load(*from));
+      std::fill_n(to, count, number(*from));
     else
-      for (int i = 0; i < count; ++i) to[i] = cpu::load(from[i]);
+      for (int i = 0; i < count; ++i) to[i] = number(from[i]);
   }
 };
 
@@ -96,9 +108,12 @@ using Operands = std::array<Elements, Expressions::max_inputs>;
 using Slots = std::array<Block, Expressions::max_steps>;
 
 Elements elements_of(const Buffer& buffer, Reads reads) {
-  Elements made{buffer.data, buffer.dtype == DType::bf16, buffer.leading_dimension(), 1};
+  Elements made{buffer.data, buffer.dtype, buffer.leading_dimension(), 1};
   if (reads == Reads::channel) made.row_stride = 0;
-  if (reads == Reads::row) made.column_stride = 0;
+  if (reads == Reads::row) {
+    made.column_stride = 0;
+    if (buffer.row_stride == 0) made.row_stride = 1;  // also where the rows are without a dimension of channels
+  }
   if (reads == Reads::element) made.row_stride = made.column_stride = 0;
   return made;
 }
@@ -113,12 +128,12 @@ void compute_block(const ExpressionSteps& plan, const Operands& from, std::int64
     };
     if (step.node.function == Function::constant) {
       std::fill_n(made, count, static_cast<float>(step.node.value));
+    } else if (step.node.function == Function::channel) {
+      for (int i = 0; i < count; ++i) made[i] = static_cast<float>(first + i);
     } else if (step.node.function == Function::input) {
       const Elements& input = from[static_cast<std::size_t>(step.node.input)];
       if (step.node.reads == Reads::element)
-        std::fill_n(made, count,
-                    input.narrow ? cpu::load(static_cast<const bf16*>(input.data)[step.node.element])
-                                 : static_cast<const float*>(input.data)[step.node.element]);
+        input.fill(step.node.element, count, made);
       else
         input.load(row, first, count, made);
     } else {
@@ -129,13 +144,14 @@ void compute_block(const ExpressionSteps& plan, const Operands& from, std::int64
 
 class Map final : public Kernel {
  public:
-  explicit Map(const Expressions& f) : plan_(f.steps()), reads_(kernels::reads_of_inputs(f)) {}
+  explicit Map(const Expressions& f)
+      : plan_(f.steps()), reads_(kernels::reads_of_inputs(f)), numbers_channels_(f.reads_channel()) {}
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const Buffer& whole = out[0];
     std::int64_t rows = whole.shape.rows(), columns = whole.shape.last();
     Operands from{}, to{};
-    bool dense = true;
+    bool dense = !numbers_channels_;
     for (std::size_t k = 0; k < in.size(); ++k) {
       from[k] = elements_of(in[k], reads_[k]);
       dense =
@@ -166,9 +182,32 @@ class Map final : public Kernel {
 
   ExpressionSteps plan_;
   std::vector<Reads> reads_;
+  bool numbers_channels_;
 };
 
-/// Sums are fp64 in the order of channels.
+/// A reduction over the elements so far. Sums are fp64, in the order of channels.
+struct Reduced {
+  double sum = 0;  ///< of exponentials behind the largest, if it is their logarithm that is wanted
+  float largest = -std::numeric_limits<float>::infinity();
+
+  void add(const float* made, int count, kernels::ReduceBy by) {
+    const float before = largest;
+    if (by == kernels::ReduceBy::sum) {
+      for (int i = 0; i < count; ++i) sum += static_cast<double>(made[i]);
+      return;
+    }
+    for (int i = 0; i < count; ++i) largest = largest > made[i] ? largest : made[i];
+    if (by != kernels::ReduceBy::logsumexp) return;
+    if (largest > before) sum *= std::exp(static_cast<double>(before) - static_cast<double>(largest));
+    for (int i = 0; i < count; ++i) sum += static_cast<double>(exp_fast(made[i] - largest));
+  }
+  float result(kernels::ReduceBy by) const {
+    if (by == kernels::ReduceBy::sum) return static_cast<float>(sum);
+    if (by == kernels::ReduceBy::largest) return largest;
+    return static_cast<float>(static_cast<double>(largest) + std::log(sum));
+  }
+};
+
 class Reduce final : public Kernel {
  public:
   explicit Reduce(const KernelRequest& r)
@@ -177,31 +216,27 @@ class Reduce final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     Operands from{};
     for (std::size_t k = 0; k < in.size(); ++k) from[k] = elements_of(in[k], reads_[k]);
-    const Elements to = elements_of(out[0], Reads::same);
+    const Elements to = elements_of(out[0], Reads::row);
     const std::int64_t columns = reduction_.columns;
-    const bool largest = reduction_.largest;
+    const kernels::ReduceBy by = reduction_.by;
     const ExpressionSteps* plan = &plan_;
     parallel_for(out[0].shape.elements(), [=](std::int64_t row) {
-      const float result = reduced(*plan, from, row, columns, largest);
+      const float result = reduced(*plan, from, row, columns, by);
       to.store(row, 0, 1, &result);
     });
   }
 
  private:
-  static float reduced(const ExpressionSteps& plan, const Operands& from, std::int64_t row, std::int64_t columns, bool largest) {
+  static float reduced(const ExpressionSteps& plan, const Operands& from, std::int64_t row, std::int64_t columns,
+                       kernels::ReduceBy by) {
     Slots slots;
-    double sum = 0;
-    float most = -std::numeric_limits<float>::infinity();
+    Reduced so_far;
     for (std::int64_t first = 0; first < columns; first += block_elements) {
       const int count = static_cast<int>(std::min<std::int64_t>(block_elements, columns - first));
       compute_block(plan, from, row, first, count, slots);
-      const float* const made = slots[static_cast<std::size_t>(plan.results[0])].data();
-      for (int i = 0; i < count; ++i) {
-        sum += static_cast<double>(made[i]);
-        most = most > made[i] ? most : made[i];
-      }
+      so_far.add(slots[static_cast<std::size_t>(plan.results[0])].data(), count, by);
     }
-    return largest ? most : static_cast<float>(sum);
+    return so_far.result(by);
   }
 
   kernels::Reduction reduction_;
@@ -226,6 +261,7 @@ Made make_map_update(const KernelRequest& r, const KernelSettings&) {
 
 CONSIST_KERNEL(map, make_map);
 CONSIST_KERNEL(reduce, make_reduce);
+CONSIST_KERNEL(total, make_reduce);
 CONSIST_MAP_UPDATE_KERNELS(make_map_update);
 
 }  // namespace consist::cpu

@@ -1,4 +1,4 @@
-// map and reduce: kernels that are compiled for their expression, dtypes and form.
+// map, reduce and total: kernels that are compiled for their expression, dtypes and form.
 #include <algorithm>
 
 #include "plugins/devices/common/map_update.h"
@@ -38,6 +38,8 @@ class Compiled : public Kernel {
     single_ = pack_ == 1 ? packed_ : code.kernel(source(form_), name);
   }
 
+  /// From the one element of a row to that of the next: a dense tensor may be without the dimension of channels.
+  static std::int64_t row_step(const Buffer& buffer) { return buffer.row_stride == 0 ? 1 : buffer.row_stride; }
   static bool at_pack(const Buffer& buffer) { return reinterpret_cast<std::uintptr_t>(buffer.data) % 16 == 0; }
 
   /// True if what is read in packs begins at packs.
@@ -45,7 +47,7 @@ class Compiled : public Kernel {
     bool aligned = true;
     for (std::size_t k = 0; k < in.size(); ++k) {
       o.in[k] = in[k].data;
-      o.in_row[k] = in[k].leading_dimension();
+      o.in_row[k] = reads_[k] == Reads::row ? row_step(in[k]) : in[k].leading_dimension();
       if (reads_[k] == Reads::same || reads_[k] == Reads::channel) aligned = aligned && at_pack(in[k]);
     }
     return aligned;
@@ -78,6 +80,7 @@ class Map final : public Compiled {
       fit_packs(output);
     }
     const Shape& shape = r.outputs[0].shape;
+    form_.rows = form_.rows || f.reads_channel();
     form_.large = shape.elements() > (std::int64_t{1} << 31);
     compile(*s.runtime_code, map_kernel_name, form_.rows ? shape.last() : shape.elements(), r,
             [&](const MapForm& form) { return map_source(f, form); });
@@ -107,14 +110,14 @@ class Reduce final : public Compiled {
       : Compiled(reduction.f, r, s), columns_(reduction.columns) {
     form_.large = std::max(r.outputs[0].shape.elements(), columns_) > (std::int64_t{1} << 31);
     compile(*s.runtime_code, reduce_kernel_name, columns_, r,
-            [&](const MapForm& form) { return reduce_source(reduction.f, form, reduction.largest); });
+            [&](const MapForm& form) { return reduce_source(reduction.f, form, reduction.by); });
   }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     MapOperands o{};
     const int pack = put_inputs(o, in) ? pack_ : 1;
     o.out[0] = out[0].data;
-    o.out_row[0] = out[0].leading_dimension();
+    o.out_row[0] = row_step(out[0]);
     o.packs = out[0].shape.elements();
     o.columns = columns_ / pack;
     if (o.packs != 0) start(o, pack, divided_up(o.packs, reduce_rows), queue, "reduce");
@@ -144,6 +147,7 @@ Made make_map_update(const KernelRequest& r, const KernelSettings& s) {
 
 CONSIST_KERNEL(map, make_map);
 CONSIST_KERNEL(reduce, make_reduce);
+CONSIST_KERNEL(total, make_reduce);
 CONSIST_MAP_UPDATE_KERNELS(make_map_update);
 
 }  // namespace consist::cuda

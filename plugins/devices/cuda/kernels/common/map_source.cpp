@@ -18,6 +18,7 @@ struct Operands { const void* in[12]; void* out[12]; long long in_row[12]; long 
 typedef unsigned short bf16;
 template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack { T element[N]; };
 __device__ __forceinline__ float number(float x) { return x; }
+__device__ __forceinline__ float number(int x) { return (float)x; }
 __device__ __forceinline__ float number(bf16 x) { return __uint_as_float((unsigned)x << 16); }
 __device__ __forceinline__ void round_to(float& to, float x) { to = x; }
 __device__ __forceinline__ void round_to(bf16& to, float x) {
@@ -50,7 +51,7 @@ std::string number(double value) {
 }
 
 std::string type_name(DType type) {
-  return type == DType::bf16 ? "bf16" : "float";
+  return type == DType::bf16 ? "bf16" : type == DType::i32 ? "int" : "float";
 }
 
 std::string call(const ExpressionNode& node, const std::string& x, const std::string& y, const std::string& z) {
@@ -114,6 +115,8 @@ std::string element_body(const Expressions& f, const MapForm& form, const Take& 
     const std::string k = text_of(node.input);
     if (node.function == Function::constant)
       value = number(node.value);
+    else if (node.function == Function::channel)
+      value = "(float)(column + i)";
     else if (node.function != Function::input)
       value = call(node, x[0], x[1], x[2]);
     else if (node.reads == Reads::element)
@@ -193,23 +196,60 @@ std::string map_source(const Expressions& f, const MapForm& form) {
          element_body(f, form, store) + "    }\n" + stored + "  }\n}\n";
 }
 
-std::string reduce_source(const Expressions& f, const MapForm& form, bool largest) {
+namespace {
+
+/// The statements of a reduction. The logarithm of a sum of exponentials keeps `total`, the largest, and `sum` of those behind
+/// it.
+struct Joining {
+  kernels::ReduceBy by;
+
+  std::string begin() const {
+    if (by == kernels::ReduceBy::sum) return "  float total = 0.0f;\n";
+    return "  float total = -__int_as_float(0x7f800000), sum = 0.0f;\n";
+  }
+  std::string with(const std::string& value) const {
+    if (by == kernels::ReduceBy::sum) return "total += " + value + ";";
+    if (by == kernels::ReduceBy::largest) return "total = total > " + value + " ? total : " + value + ";";
+    return "join(total, sum, " + value + ", 1.0f);";
+  }
+  std::string lanes() const {
+    const std::string shuffled = "__shfl_xor_sync(0xffffffffu, ";
+    if (by != kernels::ReduceBy::logsumexp)
+      return "    const float other = " + shuffled + "total, lane);\n    " + with("other") + "\n";
+    return "    const float other = " + shuffled + "total, lane), others = " + shuffled +
+           "sum, lane);\n    join(total, sum, other, others);\n";
+  }
+  std::string result() const { return by == kernels::ReduceBy::logsumexp ? "total + logf(sum)" : "total"; }
+};
+
+/// Adds the exponentials of a part, whose largest is `largest`, to those of another.
+constexpr const char* join = R"(
+__device__ __forceinline__ void join(float& total, float& sum, float largest, float part) {
+  if (largest > total) {
+    sum = sum * expf(total - largest) + part;
+    total = largest;
+  } else if (part > 0.0f) {
+    sum += part * expf(largest - total);
+  }
+}
+)";
+
+}  // namespace
+
+std::string reduce_source(const Expressions& f, const MapForm& form, kernels::ReduceBy by) {
   const Loads loads(f, form);
-  const auto joined = [&](const std::string& other) {
-    return largest ? "total = total > " + other + " ? total : " + other + ";" : "total += " + other + ";";
-  };
-  const auto take = [&](const std::string&, const std::string& value) { return joined(value); };
-  return head_of(form, 1) + "extern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " + reduce_kernel_name +
-         "(const Operands o) {\n  const Count row = (Count)blockIdx.x * " + text_of(reduce_rows) +
-         " + threadIdx.x / 32;\n  if (row >= (Count)o.packs) return;\n  float total = " +
-         (largest ? "-__int_as_float(0x7f800000)" : "0.0f") + ";\n  const int u = 0;\n" + loads.declared +
+  const Joining joining{by};
+  const auto take = [&](const std::string&, const std::string& value) { return joining.with(value); };
+  return head_of(form, 1) + join + "extern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " +
+         reduce_kernel_name + "(const Operands o) {\n  const Count row = (Count)blockIdx.x * " + text_of(reduce_rows) +
+         " + threadIdx.x / 32;\n  if (row >= (Count)o.packs) return;\n" + joining.begin() + "  const int u = 0;\n" +
+         loads.declared +
          "  for (Count pack = threadIdx.x % 32; pack < (Count)o.columns; pack += 32) {\n"
          "    const long long column = pack * (long long)N;\n" +
          loads.loaded + "#pragma unroll\n    for (int i = 0; i < N; ++i) {\n" + element_body(f, form, take) +
-         "    }\n  }\n#pragma unroll\n  for (int lane = 16; lane > 0; lane /= 2) {\n"
-         "    const float other = __shfl_xor_sync(0xffffffffu, total, lane);\n    " +
-         joined("other") + "\n  }\n  if (threadIdx.x % 32 == 0) round_to(static_cast<" + type_name(form.outputs[0]) +
-         "*>(o.out[0])[row * o.out_row[0]], total);\n}\n";
+         "    }\n  }\n#pragma unroll\n  for (int lane = 16; lane > 0; lane /= 2) {\n" + joining.lanes() +
+         "  }\n  if (threadIdx.x % 32 == 0) round_to(static_cast<" + type_name(form.outputs[0]) +
+         "*>(o.out[0])[row * o.out_row[0]], " + joining.result() + ");\n}\n";
 }
 
 }  // namespace consist::cuda

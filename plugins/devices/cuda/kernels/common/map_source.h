@@ -7,6 +7,7 @@
 
 #include "consist/dtype.h"
 #include "consist/expression.h"
+#include "plugins/devices/common/reduction.h"
 
 namespace consist::cuda {
 
@@ -38,8 +39,8 @@ std::string map_source(const Expressions& f, const MapForm& form);
 inline constexpr const char* reduce_kernel_name = "reduce_rows";
 inline constexpr int reduce_rows = map_threads / 32;  ///< of a block, a warp each
 
-/// A kernel that adds up the one result over the columns of each row, or takes the largest. MapOperands::packs is then the number
+/// A kernel that reduces the one result over the columns of each row. MapOperands::packs is then the number
 /// of rows; packs of `columns` lie side by side.
-std::string reduce_source(const Expressions& f, const MapForm& form, bool largest);
+std::string reduce_source(const Expressions& f, const MapForm& form, kernels::ReduceBy by);
 
 }  // namespace consist::cuda
