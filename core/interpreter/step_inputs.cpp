@@ -93,6 +93,14 @@ void write_tokens(Arena& arena, const std::string& suffix, std::int64_t first, s
   write_tokens_of(arena, "targets" + suffix, targets, length);
   write_tokens_of(arena, "loss_mask" + suffix, mask, length);
   write_tokens_of(arena, "document_start" + suffix, starts, length);
+  for (const Field& field : arena.planned().program.fields) {
+    if (field.name == "loss_mask" || field.name == "document_start") continue;
+    std::vector<double> values;
+    for (std::int64_t sequence = first; sequence < first + rows; ++sequence) {
+      for (std::int64_t at = 0; at < length; ++at) values.push_back(static_cast<double>(token(sequence + 7, at, 3)) - 1);
+    }
+    write_tokens_of(arena, field.name + suffix, values, length);
+  }
 }
 
 }  // namespace consist::interpreter

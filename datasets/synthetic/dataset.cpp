@@ -25,13 +25,11 @@ class Synthetic final : public Dataset {
       : successors_(options.integer("successors")), eval_(options.integer("eval-sequences")) {
     if (successors_ < 1) throw UsageError("--synthetic.successors must be at least 1");
     const std::string fields = options.text("fields");
-    for (const char* name : {"loss_mask", "document_start"}) {
-      if (("," + fields + ",").find("," + std::string(name) + ",") != std::string::npos) fields_.push_back({name, DType::i32});
+    for (std::size_t first = 0; first < fields.size();) {
+      const std::size_t end = std::min(fields.find(',', first), fields.size());
+      add_field(fields.substr(first, end - first), fields);
+      first = end + 1;
     }
-    std::size_t letters = fields_.empty() ? 0 : fields_.size() - 1;  // commas
-    for (const Field& field : fields_) letters += field.name.size();
-    if (letters != fields.size())
-      throw UsageError("--synthetic.fields is '" + fields + "'; there are loss_mask and document_start, with a comma between them");
     if (eval_ < 0) throw UsageError("--synthetic.eval-sequences must not be negative");
   }
 
@@ -60,10 +58,39 @@ class Synthetic final : public Dataset {
   }
 
  private:
+  /// "loss_mask", "document_start", or the name of another one with its dtype.
+  void add_field(const std::string& text, const std::string& all) {
+    const std::size_t colon = text.find(':');
+    const std::string name = text.substr(0, colon), dtype = colon == std::string::npos ? "" : text.substr(colon + 1);
+    const bool known = name == "loss_mask" || name == "document_start";
+    const bool twice = std::any_of(fields_.begin(), fields_.end(), [&](const Field& field) { return field.name == name; });
+    if (name.empty() || twice || (known ? !dtype.empty() : dtype != "i32" && dtype != "f32")) {
+      throw UsageError(
+          "--synthetic.fields is '" + all +
+          "'; there are loss_mask, document_start and NAME:i32 or NAME:f32 for others, each once, with commas between them");
+    }
+    fields_.push_back({name, dtype == "f32" ? DType::f32 : DType::i32});
+  }
+
+  /// -1, 0 or 1 for each token.
+  static void make_other(const FieldValues& field, std::uint64_t key, std::int64_t length) {
+    for (std::int64_t t = 0; t < length; ++t) {
+      const int value = static_cast<int>(mix(key ^ mix(static_cast<std::uint64_t>(t) * golden + 6)) % 3) - 1;
+      if (field.field.dtype == DType::f32)
+        static_cast<float*>(field.data)[t] = static_cast<float>(value);
+      else
+        static_cast<std::int32_t*>(field.data)[t] = value;
+    }
+  }
+
   /// Documents of 1 to 16 tokens; of each the first targets are not learnt, as those of a prompt.
   void make_fields(std::uint64_t stream, std::span<const FieldValues> values) const {
     const std::uint64_t key = mix(request_.seed * golden + 4) ^ mix(stream * golden + 5);
     for (const FieldValues& field : values) {
+      if (field.field.name != "loss_mask" && field.field.name != "document_start") {
+        make_other(field, key, request_.sequence_length);
+        continue;
+      }
       auto* out = static_cast<std::int32_t*>(field.data);
       for (std::int64_t start = 0, document = 0; start < request_.sequence_length; ++document) {
         const std::uint64_t choice = mix(key + static_cast<std::uint64_t>(document) * golden);
@@ -101,4 +128,4 @@ CONSIST_PLUGIN_OPTIONS({"successors", consist::OptionKind::integer, "4",
                         "likely next tokens of each token; the best loss is their logarithm"},
                        {"eval-sequences", consist::OptionKind::integer, "64", "size of the evaluation part"},
                        {"fields", consist::OptionKind::text, "",
-                        "made-up fields beside the tokens: loss_mask, document_start or both"});
+                        "made-up fields beside the tokens: loss_mask, document_start, or -1, 0 and 1 as NAME:i32 or NAME:f32"});
