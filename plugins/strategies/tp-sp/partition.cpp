@@ -32,6 +32,7 @@ class Partitioner {
     for (const Instruction& reader : program.instructions) {
       const std::optional<ChannelSplit> split = reader.op->channel_split(reader.attributes);
       for (int k = 0; split && k < split->inputs; ++k) read_by_split_.insert(reader.inputs[index(k)]);
+      if (reader.op->linear_part() == LinearPart::product) read_by_linears_.insert(reader.inputs[1]);
     }
   }
 
@@ -175,11 +176,12 @@ class Partitioner {
     on_axis(i.inputs[1]) = Placement::shard(in_dim);
   }
 
-  /// Shards an embedding table or a head along its words if the ranks can share them; otherwise it stays unsharded, and with
-  /// sequence parallelism each rank works on tokens of its own.
+  /// Shards an embedding table or a head along its words if the ranks can share them, and no linear makes logits of it, which
+  /// would be gathered; otherwise it stays unsharded, and with sequence parallelism each rank works on tokens of its own.
   bool split_vocabulary(TensorId table) {
     const bool divides = program_[table].shape[vocabulary_dim] % ranks_ == 0;
-    if (divides && program_[table].role == Role::parameter) on_axis(table) = Placement::shard(vocabulary_dim);
+    if (divides && !read_by_linears_.contains(table) && program_[table].role == Role::parameter)
+      on_axis(table) = Placement::shard(vocabulary_dim);
     return on_axis(table).is_shard(vocabulary_dim);
   }
 
@@ -241,6 +243,7 @@ class Partitioner {
   std::set<TensorId> split_;                   // outputs of such ops (Op::channel_split) that are sharded
   std::set<TensorId> added_to_summands_;       // see find_added_to_summands()
   std::set<TensorId> read_by_split_;           // activations that such ops read
+  std::set<TensorId> read_by_linears_;         // weights
 };
 
 }  // namespace
