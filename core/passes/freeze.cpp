@@ -75,10 +75,11 @@ double trained_share_of_flops(const Architecture& architecture, std::int64_t seq
   program.loss = architecture.build(builder, ids, targets, 1);
   freeze(program, request);
   const std::set<TensorId> biases = untrainable(program);
-  if (std::ranges::all_of(program.parameters, [&](const Parameter& p) { return p.trainable || biases.contains(p.tensor); }))
-    return 1;
+  // Neither is a frozen model of an objective one that could be trained here; its forward is on both sides.
+  const auto stays = [&](const Parameter& p) { return biases.contains(p.tensor) || !p.model.empty(); };
+  if (std::ranges::all_of(program.parameters, [&](const Parameter& p) { return p.trainable || stays(p); })) return 1;
   Program all = program;
-  for (Parameter& p : all.parameters) p.trainable = !biases.contains(p.tensor);
+  for (Parameter& p : all.parameters) p.trainable = !stays(p);
   return flops_of(std::move(program)) / flops_of(std::move(all));
 }
 

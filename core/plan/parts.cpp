@@ -34,6 +34,34 @@ void adapt(Parts& parts, const RunConfig& config, PluginHost& host) {
   parts.architecture = adapted;
 }
 
+/// The other models of --objective, found as --model is.
+std::vector<FoundFrozen> find_frozen(const Objective& objective, const FoundModel& trained, const RunConfig& config,
+                                     PluginHost& host) {
+  std::vector<FoundFrozen> all;
+  for (const FrozenModel& wanted : objective.frozen_models()) {
+    FoundModel found = trained;
+    if (!wanted.model.empty() && !config.frozen_like_trained) {
+      RunConfig other = config;
+      other.model = wanted.model;
+      found = find_model(other, host);
+    }
+    const bool is_trained = wanted.model.empty(), has_weights = !found.folder.empty() && !(is_trained && config.from_scratch);
+    all.push_back({wanted.name, found.architecture, found.model, has_weights ? found.folder : "", is_trained});
+  }
+  return all;
+}
+
+/// --objective, which makes another loss.
+void set_objective(Parts& parts, const FoundModel& trained, const RunConfig& config, PluginHost& host) {
+  parts.language_model = parts.architecture;
+  if (config.objective == next_token) return;
+  const auto objective = host.make<Objective>("objective", config.objective, options_of_owner(config, config.objective));
+  const auto made =
+      std::make_shared<ObjectiveArchitecture>(parts.architecture, objective, find_frozen(*objective, trained, config, host));
+  parts.objective = made;
+  parts.architecture = made;
+}
+
 /// Options for parts that are not in the configuration would be ignored silently; they are mistakes.
 void refuse_stray_options(const RunConfig& config, PluginHost& host) {
   for (const std::string& owner : stray_owners(config, host)) {
@@ -86,6 +114,7 @@ std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host)
   std::vector<std::string> used{config.precision, config.device, config.optimizer_plugin, config.schedule};
   for (const OptimizerRule& rule : config.optimizer.rules) used.push_back(rule.optimizer);
   if (config.adapter != no_adapter) used.push_back(config.adapter);
+  if (config.objective != next_token) used.push_back(config.objective);
   for (const DatasetChoice& dataset : parse_datasets(config.dataset)) used.insert(used.end(), {dataset.name, dataset.plugin});
   for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
   used.insert(used.end(), config.observers.begin(), config.observers.end());
@@ -107,6 +136,15 @@ std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host)
 
 bool has_random_ids(const RunConfig& config) {
   return config.dataset == "synthetic";
+}
+
+std::string made_up_fields(const std::vector<Field>& fields) {
+  std::string text;
+  for (const Field& field : fields) {
+    const bool known = field.name == "loss_mask" || field.name == "document_start";
+    text += (text.empty() ? "" : ",") + field.name + (known ? "" : ":" + std::string(name_of(field.dtype)));
+  }
+  return text;
 }
 
 CompileRequest Parts::compile_request(const RunConfig& config) const {
@@ -166,12 +204,13 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   refuse_stray_options(config, host);
   kernel_sets().add(host, false);  // before a model is built: their ops are among those that it may use
   Parts parts;
-  FoundModel found = find_model(config, host);
-  parts.model = std::move(found.model);
-  parts.model_name = std::move(found.plugin);
-  parts.architecture = std::move(found.architecture);
-  parts.model_folder = std::move(found.folder);
+  const FoundModel found = find_model(config, host);
+  parts.model = found.model;
+  parts.model_name = found.plugin;
+  parts.architecture = found.architecture;
+  parts.model_folder = found.folder;
   adapt(parts, config, host);
+  set_objective(parts, found, config, host);
   parts.precision = host.make<Precision>("precision", config.precision, options_of_owner(config, config.precision));
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of_owner(config, config.optimizer_plugin));
   make_optimizers_of_rules(parts, config, host);

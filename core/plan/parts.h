@@ -18,6 +18,7 @@
 #include "core/plan/adapted_architecture.h"
 #include "core/plan/expert_load.h"
 #include "core/plan/mixture.h"
+#include "core/plan/objective_architecture.h"
 #include "core/plugin/host.h"
 
 namespace consist {
@@ -26,7 +27,9 @@ struct Parts {
   std::shared_ptr<Model> model;  ///< made the architecture; kept for its code's sake
   std::string model_name;  ///< the plugin's, not the preset's
   std::shared_ptr<Architecture> architecture;
-  std::shared_ptr<const AdaptedArchitecture> adapted;  ///< the architecture, where --adapter has rewritten it; else null
+  std::shared_ptr<const Architecture> language_model;      ///< the same without --objective: what writes text
+  std::shared_ptr<const ObjectiveArchitecture> objective;  ///< the architecture, where --objective makes another loss; else null
+  std::shared_ptr<const AdaptedArchitecture> adapted;      ///< the language model, where --adapter has rewritten it; else null
   std::string
       adapter_folder;  ///< whose weights the adapter begins with, by its option "weights" (docs/plugins.md); empty: initial ones
   std::string model_folder;  ///< empty for a preset
@@ -47,6 +50,9 @@ struct Parts {
 /// True if the config's dataset has ids at random, so that ids can bring about a load of experts
 /// (core/experts/force_routes.h).
 CONSIST_API bool has_random_ids(const RunConfig& config);
+
+/// The option --synthetic.fields for made-up values of these fields.
+CONSIST_API std::string made_up_fields(const std::vector<Field>& fields);
 
 /// The plugins for which options are given though the configuration does not contain them.
 CONSIST_API std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host);

@@ -149,6 +149,7 @@ Program Plan::stretch(std::int64_t longest, std::int64_t tokens, bool logits, in
   request.micro_batch = 1;
   request.accumulation = 1;
   request.sequence = longest;
+  request.architecture = parts_.language_model.get();
   return compile_stretch(request, layout_, tokens, logits, rank);
 }
 

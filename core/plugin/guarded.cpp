@@ -67,6 +67,27 @@ class GuardedAdapter final : public Guarded<Adapter> {
   }
 };
 
+class GuardedObjective final : public Guarded<Objective> {
+ public:
+  using Guarded::Guarded;
+  std::vector<FrozenModel> frozen_models() const override {
+    std::vector<FrozenModel> models = call<&Part::frozen_models>("frozen_models");
+    for (std::size_t k = 0; k < models.size(); ++k) {
+      const auto has_its_name = [&](const FrozenModel& other) { return other.name == models[k].name; };
+      if (models[k].name.empty() || models[k].name.find('.') != std::string::npos)
+        refuse("names a frozen model '" + models[k].name + "', which is no word");
+      if (std::count_if(models.begin(), models.end(), has_its_name) > 1)
+        refuse("names two frozen models '" + models[k].name + "'");
+    }
+    return models;
+  }
+  TensorId build(Builder& builder, const ModelHead& trained, std::span<const ModelHead> frozen,
+                 double loss_scale) const override {
+    return call<&Part::build>("build", builder, trained, frozen, loss_scale);
+  }
+  std::string describe() const override { return one_line(call<&Part::describe>("describe")); }
+};
+
 class GuardedStrategy : public Guarded<ParallelStrategy> {
  public:
   using Guarded::Guarded;
@@ -247,6 +268,9 @@ class GuardedDataset final : public Guarded<Dataset> {
 
 std::shared_ptr<Model> guarded(std::shared_ptr<Model> part, const PluginIdentity& plugin) {
   return std::make_shared<GuardedModel>(std::move(part), plugin);
+}
+std::shared_ptr<Objective> guarded(std::shared_ptr<Objective> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedObjective>(std::move(part), plugin);
 }
 std::shared_ptr<Adapter> guarded(std::shared_ptr<Adapter> part, const PluginIdentity& plugin) {
   return std::make_shared<GuardedAdapter>(std::move(part), plugin);

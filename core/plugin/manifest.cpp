@@ -208,8 +208,8 @@ int cuda_major_of_build() noexcept {
 }
 
 std::string incompatibility(const PluginManifest& info, int cuda_major) {
-  constexpr std::string_view kinds[] = {"adapter",   "device",    "dataset",  "kernels",  "model",    "observer",
-                                        "optimizer", "precision", "schedule", "strategy", "transport"};
+  constexpr std::string_view kinds[] = {"adapter",  "device",    "dataset",   "kernels",  "model",    "objective",
+                                        "observer", "optimizer", "precision", "schedule", "strategy", "transport"};
   if (info.api_version != plugin_api_version) {
     return "it speaks plugin API " + std::to_string(info.api_version) + ", this build " + std::to_string(plugin_api_version) +
            "; rebuild it against this version of Consist";
@@ -221,7 +221,8 @@ std::string incompatibility(const PluginManifest& info, int cuda_major) {
   }
   if (std::find(std::begin(kinds), std::end(kinds), info.kind) == std::end(kinds)) {
     return "its kind is '" + std::string(info.kind) +
-           "'; there are adapter, device, dataset, kernels, model, observer, optimizer, precision, schedule, strategy and "
+           "'; there are adapter, device, dataset, kernels, model, objective, observer, optimizer, precision, schedule, strategy "
+           "and "
            "transport";
   }
   return {};

@@ -5,6 +5,7 @@
 #include "consist/error.h"
 #include "consist/job.h"
 #include "consist/model.h"
+#include "consist/objective.h"
 #include "consist/precision.h"
 #include "consist/stage_estimate.h"
 #include "consist/strategy.h"
@@ -13,6 +14,10 @@
 namespace consist {
 
 Adapter::~Adapter() = default;
+Objective::~Objective() = default;
+std::vector<FrozenModel> Objective::frozen_models() const {
+  return {};
+}
 Architecture::~Architecture() = default;
 Model::~Model() = default;
 Precision::~Precision() = default;

@@ -41,6 +41,9 @@ RunConfig alone(const interpreter::RankPrograms& programs) {
   one.freeze = config.freeze;
   one.adapter = config.adapter;
   copy_options(config, config.adapter, one);
+  one.objective = config.objective;
+  copy_options(config, config.objective, one);
+  one.frozen_like_trained = config.frozen_like_trained;
   one.optimizer = config.optimizer;
   one.optimizer_plugin = config.optimizer_plugin;
   copy_options(config, config.optimizer_plugin, one);

@@ -62,6 +62,7 @@ class Shrinking {
     run.export_folder.clear();
     run.resume = false;
     run.export_merged = false;
+    run.frozen_like_trained = true;
     if (run.adapter != no_adapter) run.plugin_options[run.adapter].erase("weights");  // of the whole model
     run.notes.clear();
     Target target = plan_.target();
@@ -194,8 +195,7 @@ class Shrinking {
     run.plugin_options.erase(run.dataset);
     run.dataset = "synthetic";
     run.plugin_options.erase(run.dataset);
-    std::string fields;
-    for (const Field& field : plan_.parts().fields) fields += (fields.empty() ? "" : ",") + field.name;
+    const std::string fields = made_up_fields(plan_.parts().fields);
     if (!fields.empty()) run.plugin_options[run.dataset]["fields"] = fields;
     for (const OptionSpec& option : plan_.host().option_table("optimizer", run.optimizer_plugin)) {
       if (std::string_view(option.name) == "epsilon") run.plugin_options[run.optimizer_plugin]["epsilon"] = "1e-3";

@@ -94,7 +94,9 @@ void initial_values(std::span<float> out, std::uint64_t seed, const Parameter& p
       p.init_uniform
           ? initial_values_uniform
           : static_cast<void (*)(std::span<float>, std::uint64_t, std::string_view, std::int64_t, float, float)>(initial_values);
-  fill(out, seed, p.name, first, p.init_mean, p.init_std);
+  // A frozen model begins with the weights with which a trained one of that kind would begin.
+  const std::string_view name = std::string_view(p.name).substr(p.model.empty() ? 0 : p.model.size() + 1);
+  fill(out, seed, name, first, p.init_mean, p.init_std);
 }
 
 }  // namespace consist

@@ -48,6 +48,10 @@ void check_tied_head(const ModelWeights& weights, const std::string& folder) {
       head_name + "' to train the embedding as both");
 }
 
+bool is_of_adapter(const Parts& parts, const Parameter& parameter) {
+  return parts.adapted && parameter.model.empty() && !parts.adapted->is_of_base(parameter.name);
+}
+
 /// The weights that the adapter begins with. Throws DataError if the model with its adapter has no place for some of them.
 ModelWeights adapter_in(const Parts& parts) {
   ModelWeights weights(parts.adapter_folder + "/" + adapter_weights);
@@ -61,52 +65,100 @@ ModelWeights adapter_in(const Parts& parts) {
   return weights;
 }
 
-}  // namespace
+/// The file of a model's weights, and the parameters of this rank's program that are read from it.
+class FolderWeights {
+ public:
+  /// `architecture`: what config.json describes. `prefix`: of the program's names before those of files.
+  FolderWeights(const std::string& folder, const Architecture& architecture, std::string prefix = "")
+      : folder_(folder), weights_(folder), model_(whole_model(architecture, {})), prefix_(std::move(prefix)) {
+    refuse_left_over();
+  }
 
-void load_model_folder(TrainingState& state, const Parts& parts, const RunConfig& config, int threads, bool checks_head) {
-  const ModelWeights weights(parts.model_folder);
-  const Program& program = state.step().program();
-  std::optional<ModelWeights> adapter;
-  if (!parts.adapter_folder.empty()) adapter.emplace(adapter_in(parts));
-  std::map<std::string, std::vector<StoredPart>, std::less<>> stored;  // by parameter of this rank's program
-  std::map<std::string, const Parameter*, std::less<>> of_adapter;
-  for (const Parameter& parameter : program.parameters) {
-    if (parts.adapted && !parts.adapted->is_of_base(parameter.name)) {
-      of_adapter.emplace(parameter.name, &parameter);
-      const std::string name = peft_prefix + parameter.name;
-      if (adapter) check_shape(adapter->shape(name), program[parameter.tensor].shape, adapter->file_of(name).path(), name);
-      continue;
-    }
+  void add(const Program& program, const Parameter& parameter) {
+    const std::string name = parameter.name.substr(prefix_.size());
     const std::vector<StoredPart>& files =
-        stored.emplace(parameter.name, stored_parts(parameter.name, program[parameter.tensor].shape)).first->second;
+        stored_.emplace(parameter.name, stored_parts(name, program[parameter.tensor].shape)).first->second;
     for (const StoredPart& part : files)
-      check_shape(weights.shape(part.name), part.shape, weights.file_of(part.name).path(), part.name);
+      check_shape(weights_.shape(part.name), part.shape, weights_.file_of(part.name).path(), part.name);
   }
-  const Program model = whole_model(parts.adapted ? parts.adapted->base() : *parts.architecture, {});
-  const auto is_parameter = [&](const char* name) {
-    return std::any_of(model.parameters.begin(), model.parameters.end(), [&](const Parameter& p) { return p.name == name; });
-  };
-  if (checks_head && weights.has(head_name) && !is_parameter(head_name) && is_parameter(embedding_name))
-    check_tied_head(weights, parts.model_folder);
-  const std::vector<std::string> all = weights.names();
-  std::set<std::string, std::less<>> left_over(all.begin(), all.end());
-  for (const Parameter& parameter : model.parameters) {
-    for (const StoredPart& part : stored_parts(parameter.name, model[parameter.tensor].shape)) left_over.erase(part.name);
+
+  void check_head() const {
+    if (weights_.has(head_name) && !is_parameter(head_name) && is_parameter(embedding_name)) check_tied_head(weights_, folder_);
   }
-  std::erase_if(left_over, may_be_left_over);
-  if (!left_over.empty()) {
-    throw DataError(weights.file_of(*left_over.begin()).path() + ": '" + *left_over.begin() + "'" +
+
+  /// False if the parameter was not added.
+  bool read(const std::string& parameter, std::int64_t first, std::span<float> out) const {
+    const auto found = stored_.find(parameter);
+    if (found == stored_.end()) return false;
+    read_parts(weights_, found->second, first, out);
+    return true;
+  }
+
+ private:
+  bool is_parameter(const char* name) const {
+    return std::any_of(model_.parameters.begin(), model_.parameters.end(), [&](const Parameter& p) { return p.name == name; });
+  }
+  void refuse_left_over() const {
+    const std::vector<std::string> all = weights_.names();
+    std::set<std::string, std::less<>> left_over(all.begin(), all.end());
+    for (const Parameter& parameter : model_.parameters) {
+      for (const StoredPart& part : stored_parts(parameter.name, model_[parameter.tensor].shape)) left_over.erase(part.name);
+    }
+    std::erase_if(left_over, may_be_left_over);
+    if (left_over.empty()) return;
+    throw DataError(weights_.file_of(*left_over.begin()).path() + ": '" + *left_over.begin() + "'" +
                     (left_over.size() > 1 ? " and " + std::to_string(left_over.size() - 1) + " more" : "") +
                     " have no place in the model that config.json describes");
   }
+
+  std::string folder_;
+  ModelWeights weights_;
+  Program model_;
+  std::string prefix_;
+  std::map<std::string, std::vector<StoredPart>, std::less<>> stored_;  // by parameter
+};
+
+/// The folders that the weights of a run begin from, each model's by the name that Parameter::model gives it.
+std::map<std::string, FolderWeights, std::less<>> folders_of(const Parts& parts, const RunConfig& config) {
+  std::map<std::string, FolderWeights, std::less<>> folders;
+  if (!parts.model_folder.empty() && !config.from_scratch)
+    folders.try_emplace("", parts.model_folder, parts.adapted ? parts.adapted->base() : *parts.language_model);
+  if (!parts.objective) return folders;
+  for (const FoundFrozen& model : parts.objective->frozen()) {
+    if (!model.folder.empty()) folders.try_emplace(model.name, model.folder, *model.architecture, model.name + ".");
+  }
+  return folders;
+}
+
+}  // namespace
+
+void fill_weights(TrainingState& state, const Parts& parts, const RunConfig& config, int threads, bool checks_head) {
+  std::map<std::string, FolderWeights, std::less<>> folders = folders_of(parts, config);
+  if (folders.empty()) return state.initialize(config.seed, threads);
+  if (const auto own = folders.find(""); own != folders.end() && checks_head) own->second.check_head();
+  const Program& program = state.step().program();
+  std::optional<ModelWeights> adapter;
+  if (!parts.adapter_folder.empty()) adapter.emplace(adapter_in(parts));
+  std::map<std::string, const Parameter*, std::less<>> parameters;
+  for (const Parameter& parameter : program.parameters) {
+    parameters.emplace(parameter.name, &parameter);
+    const auto folder = folders.find(parameter.model);
+    if (is_of_adapter(parts, parameter)) {
+      const std::string name = peft_prefix + parameter.name;
+      if (adapter) check_shape(adapter->shape(name), program[parameter.tensor].shape, adapter->file_of(name).path(), name);
+    } else if (folder != folders.end()) {
+      folder->second.add(program, parameter);
+    }
+  }
   state.load_weights(
       [&](const std::string& name, std::int64_t first, std::span<float> out) {
-        if (const auto added = of_adapter.find(name); added == of_adapter.end())
-          read_parts(weights, stored.find(name)->second, first, out);
-        else if (adapter)
+        const Parameter& parameter = *parameters.find(name)->second;
+        const auto folder = folders.find(parameter.model);
+        if (folder != folders.end() && folder->second.read(name, first, out)) return;
+        if (adapter && is_of_adapter(parts, parameter))
           adapter->read_f32(peft_prefix + name, first, out);
         else
-          initial_values(out, config.seed, *added->second, first);
+          initial_values(out, config.seed, parameter, first);
       },
       threads);
 }
@@ -191,7 +243,7 @@ TrainedWeights load_trained_weights(TrainingState& state, const RunConfig& confi
     return {"step " + std::to_string(step) + " of " + config.checkpoint, step};
   }
   refuse_states(state, parts.model_folder);
-  load_model_folder(state, parts, config, threads, job.rank() == 0);
+  fill_weights(state, parts, config, threads, job.rank() == 0);
   return {parts.model_folder, 0};
 }
 

@@ -15,11 +15,12 @@ namespace consist {
 /// Throws DataError unless a tensor of a file has the shape that the model needs.
 void check_shape(const Shape& found, const Shape& expected, const std::string& file, const std::string& name);
 
-/// Weights of `parts.model_folder`, as training begins from them; parameters of an adapter are those of
-/// `parts.adapter_folder` or get initial values by `config.seed`.
+/// Weights as training begins from them: the model's are those of `parts.model_folder` unless there is none or the run is from
+/// scratch, those of an adapter and of an objective's frozen models those of their folders. Where there is no folder they are
+/// initial values by `config.seed`.
 /// `checks_head`: on one rank, whether a tied model's file holds a head of its own. Throws DataError naming the file and the
 /// tensor if something is missing, left over, corrupt or of another shape.
-void load_model_folder(TrainingState& state, const Parts& parts, const RunConfig& config, int threads, bool checks_head);
+void fill_weights(TrainingState& state, const Parts& parts, const RunConfig& config, int threads, bool checks_head);
 
 /// The weights that a checkpoint holds, whatever layout, precision and optimizer trained them. Throws DataError as above.
 void load_checkpoint_weights(TrainingState& state, const Checkpoint& checkpoint, int threads);

@@ -171,16 +171,28 @@ std::string schedule_change(const CheckpointState& saved, const std::string& pat
          ", this run with " + now.without_steps() + " --steps " + std::to_string(now.steps) + ": " + effect;
 }
 
+namespace {
+
+/// A plugin of a configuration with its options, as on the command line; empty where it is the one called `none`.
+std::string part_text(const json& config, const std::string& kind, const char* none) {
+  const std::string name = config.value(kind, none);
+  if (name == none) return "";
+  std::string text = "--" + kind + " " + name;
+  if (const json options = config.value("plugin_options", json::object()); options.contains(name)) {
+    for (const auto& [option, value] : options[name].items())
+      text += " --" + name + "." + option + " " + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+}  // namespace
+
 void check_same_trained(const CheckpointState& saved, const std::string& path, const RunConfig& config) {
   const json then = parse_json(saved.config, path + ": its configuration"), now = json::parse(config.to_json());
   const auto text = [](const json& of) {
     const std::string frozen = of.value("freeze", ""), trained = of.value("train_only", ""),
-                      adapter = of.value("adapter", no_adapter);
-    std::string what = adapter == no_adapter ? "" : "--adapter " + adapter;
-    if (const json options = of.value("plugin_options", json::object()); options.contains(adapter)) {
-      for (const auto& [name, value] : options[adapter].items())
-        what += " --" + adapter + "." + name + " " + (value.is_string() ? value.get<std::string>() : value.dump());
-    }
+                      adapter = part_text(of, "adapter", no_adapter), objective = part_text(of, "objective", next_token);
+    const std::string what = adapter + (adapter.empty() || objective.empty() ? "" : " ") + objective;
     if (!what.empty()) return frozen.empty() ? what : what + " --freeze '" + frozen + "'";
     return !frozen.empty() ? "--freeze '" + frozen + "'" : !trained.empty() ? "--train-only '" + trained + "'" : "no parameter frozen";
   };

@@ -102,6 +102,7 @@ bool SavedState::exports_adapter_alone() const noexcept {
 }
 
 bool SavedState::is_exported(const Parameter& parameter) const {
+  if (!parameter.model.empty()) return false;  // of a frozen model
   return !exports_adapter_alone() || !parts_.adapted->is_of_base(parameter.name);
 }
 

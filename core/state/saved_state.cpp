@@ -124,11 +124,7 @@ std::int64_t SavedState::fill_values(TrainingState& state) {
     if (gathers) snapshots_->drop_gathered();
     return checkpoint_->state().step;
   }
-  if (parts_.model_folder.empty() || config_.from_scratch) {
-    state.initialize(config_.seed, filling_threads(job_));
-  } else {
-    load_model_folder(state, parts_, config_, filling_threads(job_), job_.rank() == 0);
-  }
+  fill_weights(state, parts_, config_, filling_threads(job_), job_.rank() == 0);
   return 0;
 }
 

@@ -12,7 +12,8 @@ namespace {
 /// True if a value of the option is clear without the option's name.
 bool speaks_for_itself(const std::string& option) {
   return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "optimizer" ||
-         option == "schedule" || option == "adapter" || option == "machine" || option == "device" || option == "from";
+         option == "schedule" || option == "adapter" || option == "objective" || option == "machine" || option == "device" ||
+         option == "from";
 }
 
 /// A value as part of a file name.

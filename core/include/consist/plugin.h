@@ -51,6 +51,7 @@ class Dataset;
 class Device;
 class KernelSet;
 class Model;
+class Objective;
 class Observer;
 class Optimizer;
 class ParallelStrategy;
@@ -65,6 +66,7 @@ using interface_of_dataset = Dataset;
 using interface_of_device = Device;
 using interface_of_kernels = KernelSet;
 using interface_of_model = Model;
+using interface_of_objective = Objective;
 using interface_of_observer = Observer;
 using interface_of_optimizer = Optimizer;
 using interface_of_precision = Precision;
@@ -93,7 +95,8 @@ constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (
 
 }  // namespace consist
 
-/// kind: adapter, dataset, device, kernels, model, observer, optimizer, precision, schedule, strategy or transport (a bare word);
+/// kind: adapter, dataset, device, kernels, model, objective, observer, optimizer, precision, schedule, strategy or transport (a
+/// bare word);
 /// Interface: its class; Type: yours.
 #define CONSIST_PLUGIN(kind, Interface, Type, name, version, summary)                                                     \
   static_assert(std::is_same_v<Interface, consist::detail::interface_of_##kind>,                                          \

@@ -55,8 +55,7 @@ void note(Candidate& candidate, const RunOutcome& outcome, std::int64_t steps) {
 }  // namespace
 
 RunConfig measured_config(RunConfig config, std::int64_t steps, PluginHost& host) {
-  std::string fields;
-  for (const Field& field : make_parts(config, host).fields) fields += (fields.empty() ? "" : ",") + field.name;
+  const std::string fields = made_up_fields(make_parts(config, host).fields);
   config.dataset = "synthetic";
   config.steps = steps;
   config.epochs = 0;
