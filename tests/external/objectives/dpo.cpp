@@ -1,0 +1,51 @@
+// Direct preference optimization (Rafailov et al., 2023): the model shall find the chosen answer likelier than the rejected one,
+// measured by how likely a frozen reference, the model at its start, finds both. A sequence holds both (preferences.cpp).
+#include <consist/error.h>
+#include <consist/layers.h>
+#include <consist/objective.h>
+#include <consist/plugin.h>
+
+#include <string>
+
+#include "numbers.h"
+
+namespace {
+
+using namespace consist;
+
+class Dpo final : public Objective {
+ public:
+  explicit Dpo(const Options& options) : beta_(options.real("beta")) {
+    if (!(beta_ > 0)) throw UsageError("--my-dpo.beta is " + number(beta_) + "; it must be above 0");
+  }
+
+  std::vector<FrozenModel> frozen_models() const override { return {{"reference", ""}}; }
+
+  TensorId build(Builder& b, const ModelHead& model, std::span<const ModelHead> frozen, double loss_scale) const override {
+    const auto likelihood = [&](const ModelHead& head, const std::string& name) {
+      const TensorId logits = layers::linear(b, head.x, head.weight, no_tensor, name + ".lm_head");
+      return layers::log_probability(b, logits, model.targets, name + ".likelihood");
+    };
+    const TensorId trained = likelihood(model, "trained"), reference = likelihood(frozen[0], "reference");
+    // 1 at the tokens of the chosen answer, -1 at those of the rejected one, 0 elsewhere.
+    const TensorId preference = b.input("preference", DType::f32, b[model.targets].shape);
+    const TensorId margin =
+        layers::reduce_rows(b, layers::Reduction::sum, number(beta_) + "*(a-b)*c", {trained, reference, preference}, "margin");
+    const TensorId tokens =
+        layers::reduce_rows(b, layers::Reduction::sum, "select(1+a,abs(b),0)", {model.targets, preference}, "tokens");
+    b.program().loss_count = no_tensor;  // a mean over sequences, whatever their tokens
+    const double scale = loss_scale * static_cast<double>(b[model.targets].shape[1]);
+    return layers::total(b, number(scale) + "*select(b,softplus(-a),0)", {margin, tokens}, "loss");  // -log sigmoid(margin)
+  }
+
+  std::string describe() const override { return "direct preference optimization, beta " + number(beta_); }
+
+ private:
+  double beta_;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(objective, consist::Objective, Dpo, "my-dpo", "1.0.0", "chosen answers likelier than rejected ones");
+CONSIST_PLUGIN_OPTIONS({"beta", consist::OptionKind::real, "0.1",
+                        "how far the model may go from the reference: less is further"});

@@ -1,0 +1,103 @@
+// Objectives of a third party (tests/external/objectives): a z-loss, distillation from a frozen teacher and preferences beside a
+// frozen reference give PyTorch's losses, and each layout gives those of one rank. None has an op or a kernel of its own.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/external/installed.h"
+
+namespace consist {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+class Objectives : public test::Installed {
+ protected:
+  static void SetUpTestSuite() {
+    Installed::SetUpTestSuite();
+    reference_ = json::parse(std::ifstream(CONSIST_SOURCE_DIR "/tests/golden/objectives.json"));
+    std::ofstream(text()) << json{{"ids", reference_.at("ids")}, {"mask", reference_.at("mask")}} << "\n";
+    std::ofstream pairs(pairs_file());
+    for (const json& pair : reference_.at("pairs")) pairs << pair << "\n";
+  }
+  static std::string text() { return *folder_ / "objectives.text"; }
+  static std::string pairs_file() { return *folder_ / "objectives.pairs"; }
+  static std::string golden(const std::string& model) { return CONSIST_SOURCE_DIR "/tests/golden/hf/" + model; }
+
+  /// The words that name model, data and objective of a run of the reference.
+  static Words parts_of(const json& run) {
+    const std::string objective = run.at("objective");
+    Words words{"--plugin",    built("objectives"),
+                "--plugin",    built("masked-ids"),
+                "--model",     golden(reference_.at("model")),
+                "--objective", objective};
+    for (const auto& [name, value] : run.at("options").items())
+      words = words + Words{"--" + objective + "." + name, value.get<std::string>()};
+    if (objective == "my-distillation") words = words + Words{"--my-distillation.teacher", golden(reference_.at("teacher"))};
+    if (objective == "my-dpo") return words + Words{"--dataset", "my-preferences", "--my-preferences.file", pairs_file()};
+    // With this seed the rows are in the order of the file.
+    const std::size_t rows = reference_.at("ids").size() / 32;
+    return words + Words{"--dataset", "masked-ids", "--masked-ids.file", text(), "--masked-ids.eval-every",
+                         "0",         "--seed",     std::to_string(rows)};
+  }
+  static Words run_of(const json& run) {
+    return parts_of(run) + Words{"--precision",     "fp32",
+                                 "--global-batch",  std::to_string(reference_.at("rows").get<int>()),
+                                 "--sequence",      "32",
+                                 "--steps",         "5",
+                                 "--learning-rate", reference_.at("learning_rate").dump(),
+                                 "--weight-decay",  reference_.at("weight_decay").dump(),
+                                 "--clip",          reference_.at("max_norm").dump()};
+  }
+  static void expect_reference(const json& run, const Words& more) {
+    const std::vector<double> expected = run.at("losses"), found = losses(run_of(run) + more);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s], 1, 1e-5) << "loss of step " << s + 1;
+  }
+  static const json& run_called(const std::string& objective) {
+    for (const json& run : reference_.at("runs")) {
+      if (run.at("objective") == objective) return run;
+    }
+    throw std::runtime_error("no run of " + objective);
+  }
+
+  static inline json reference_;
+};
+
+TEST_F(Objectives, LossesAreThoseOfPyTorchInEveryLayout) {
+  const std::vector<Words> layouts{{},
+                                   {"--accumulation", "2", "--batch", "2"},
+                                   {"--ranks", "2", "--strategy", "tp-sp=2"},
+                                   {"--ranks", "2", "--strategy", "zero3-offload=2"},
+                                   {"--ranks", "2", "--strategy", "pipeline=2", "--accumulation", "2"},
+                                   {"--ranks", "2", "--strategy", "cp=2"}};
+  for (const json& run : reference_.at("runs")) {
+    for (const Words& layout : layouts) {
+      SCOPED_TRACE(run.at("objective").get<std::string>() + " " + (layout.empty() ? "one rank" : layout.back() + layout[1]));
+      expect_reference(run, layout);
+    }
+  }
+}
+
+TEST_F(Objectives, LayoutsAreProven) {
+  for (const char* objective : {"my-z-loss", "my-distillation", "my-dpo"}) {
+    for (const char* strategy : {"tp-sp=2", "pipeline=2", "zero2=2"}) {
+      SCOPED_TRACE(std::string(objective) + " " + strategy);
+      EXPECT_THAT(
+          consist(Words{"prove"} + parts_of(run_called(objective)) +
+                  Words{"--precision", "fp32", "--batch", "2", "--sequence", "32", "--ranks", "2", "--strategy", strategy}),
+          HasSubstr("equal: this layout trains as one rank does"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace consist
