@@ -168,9 +168,8 @@ int train(const CommandLine& line) {
 constinit const Command train_command{
     .name = "train",
     .summary = "train a model",
-    .usage = "--model NAME [OPTIONS] [--<part>.<option> VALUE]...",
+    .usage = "--model NAME [OPTIONS] [--<part>.<option> VALUE: consist plugins NAME]...",
     .own = train_options,
-    .notes = "Options of parts, such as --ddp.bucket-size: consist plugins NAME.\n",
     .example = "consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n",
     .takes = Takes::all,
     .is_of_runs = true,
