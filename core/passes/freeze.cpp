@@ -30,6 +30,11 @@ std::set<TensorId> untrainable(const Program& program) {
   return biases;
 }
 
+/// True for such a bias, and for a parameter of an objective's frozen model.
+bool stays(const Parameter& p, const std::set<TensorId>& biases) {
+  return biases.contains(p.tensor) || !p.model.empty();
+}
+
 }  // namespace
 
 FreezeRequest parse_freeze(const std::string& frozen, const std::string& trained) {
@@ -47,7 +52,7 @@ void freeze(Program& program, const FreezeRequest& request) {
   for (Parameter& p : program.parameters) {
     const auto in = [&](const std::vector<std::string>& patterns) { return matches_any(patterns, p.name); };
     p.trainable =
-        request.trained.empty() ? p.trainable && !in(request.frozen) : !biases.contains(p.tensor) && in(request.trained);
+        request.trained.empty() ? p.trainable && !in(request.frozen) : !stays(p, biases) && in(request.trained);
     trains = trains || p.trainable;
   }
   if (!trains && !request.trained.empty())
@@ -75,11 +80,9 @@ double trained_share_of_flops(const Architecture& architecture, std::int64_t seq
   program.loss = architecture.build(builder, ids, targets, 1);
   freeze(program, request);
   const std::set<TensorId> biases = untrainable(program);
-  // Neither is a frozen model of an objective one that could be trained here; its forward is on both sides.
-  const auto stays = [&](const Parameter& p) { return biases.contains(p.tensor) || !p.model.empty(); };
-  if (std::ranges::all_of(program.parameters, [&](const Parameter& p) { return p.trainable || stays(p); })) return 1;
+  if (std::ranges::all_of(program.parameters, [&](const Parameter& p) { return p.trainable || stays(p, biases); })) return 1;
   Program all = program;
-  for (Parameter& p : all.parameters) p.trainable = !stays(p);
+  for (Parameter& p : all.parameters) p.trainable = !stays(p, biases);
   return flops_of(std::move(program)) / flops_of(std::move(all));
 }
 
