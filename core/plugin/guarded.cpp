@@ -83,7 +83,10 @@ class GuardedObjective final : public Guarded<Objective> {
   }
   TensorId build(Builder& builder, const ModelHead& trained, std::span<const ModelHead> frozen,
                  double loss_scale) const override {
-    return call<&Part::build>("build", builder, trained, frozen, loss_scale);
+    const TensorId loss = call<&Part::build>("build", builder, trained, frozen, loss_scale);
+    if (loss < 0 || loss >= std::ssize(builder.program().tensors) || builder[loss].shape.rank() != 0)
+      refuse("made a loss in build() that is no scalar; layers::total makes one");
+    return loss;
   }
   std::string describe() const override { return one_line(call<&Part::describe>("describe")); }
 };

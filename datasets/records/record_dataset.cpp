@@ -1,9 +1,7 @@
 #include "datasets/records/record_dataset.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -12,6 +10,8 @@
 #include "consist/json_input.h"
 #include "consist/text.h"
 #include "datasets/packing/file_list.h"
+#include "datasets/records/encoded_chat.h"
+#include "datasets/records/option_values.h"
 #include "datasets/tokenizer/progress.h"
 
 namespace consist::records {
@@ -34,35 +34,6 @@ class SharedTokens final : public packing::TokenSource {
   std::shared_ptr<const void> owner_;
   const std::vector<std::int32_t>& tokens_;
 };
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> items;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    items.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return items;
-}
-
-std::optional<std::tm> day_of(const std::string& date, const std::string& option) {
-  if (date.empty()) return std::nullopt;
-  int year = 0, month = 0, day = 0;
-  char more = 0;
-  using namespace std::chrono;
-  const bool is_read = std::sscanf(date.c_str(), "%4d-%2d-%2d%c", &year, &month, &day, &more) == 3;
-  const year_month_day whole{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
-                             std::chrono::day(static_cast<unsigned>(day))};
-  if (!is_read || !whole.ok() || year < 1900)
-    throw UsageError("--" + option + " is '" + date + "'; it must be a day such as 2024-07-26");
-  std::tm time{};
-  time.tm_year = year - 1900;
-  time.tm_mon = month - 1;
-  time.tm_mday = day;
-  time.tm_wday = static_cast<int>(weekday(whole).c_encoding());
-  time.tm_yday = static_cast<int>((sys_days(whole) - sys_days(std::chrono::year(year) / January / 1)).count());
-  return time;
-}
 
 /// Variables of the template that a row may have beside its messages.
 constexpr const char* row_variables[] = {"tools", "documents"};
@@ -264,21 +235,8 @@ void RecordDataset::add_text(const Json& text, const std::string& place, Rows& r
 
 void RecordDataset::add_chat(const Json& record, const std::string& field, const RecordSource& source, Rows& rows) const {
   const std::string place = source.place() + ", field " + in_quotes(field, 60);
-  const auto written = chat_->write({read_messages(record[field], place), variables_of(record, source.place())}, place);
-  std::vector<tokenizer::MarkedText> parts;
-  std::size_t at = 0;
-  for (const auto& [begin, end] : written.learnt) {
-    parts.push_back({written.text.substr(at, begin - at), false});
-    parts.push_back({written.text.substr(begin, end - begin), true});
-    at = end;
-  }
-  parts.push_back({written.text.substr(at), false});
-  tokenizer::MarkedIds chat;
-  try {
-    chat = tokenizer_->tokenizer().encode_marked(parts);
-  } catch (const DataError& error) {
-    throw DataError(place + ": " + error.what());
-  }
+  const tokenizer::MarkedIds chat = encoded_chat(
+      *chat_, tokenizer_->tokenizer(), {read_messages(record[field], place), variables_of(record, source.place())}, place);
   rows.tokens.insert(rows.tokens.end(), chat.ids.begin(), chat.ids.end());
   if (has_mask()) rows.learnt.insert(rows.learnt.end(), chat.marked.begin(), chat.marked.end());
 }

@@ -2,9 +2,12 @@
 // frozen reference give PyTorch's losses, and each layout gives those of one rank. None has an op or a kernel of its own.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/weights/safetensors.h"
 #include "tests/external/installed.h"
 
 namespace consist {
@@ -97,6 +100,54 @@ TEST_F(Objectives, LayoutsAreProven) {
           HasSubstr("equal: this layout trains as one rank does"));
     }
   }
+}
+
+// A run resumes from its checkpoint alone, which is evaluated and writes text; another objective does not go on from it, and
+// exports have the trained model.
+TEST_F(Objectives, CheckpointsHoldFrozenModelsAndExportsDoNot) {
+  for (const char* objective : {"my-distillation", "my-dpo"}) {
+    SCOPED_TRACE(objective);
+    const json& run = run_called(objective);
+    const std::string checkpoint = *folder_ / (std::string(objective) + ".checkpoint"),
+                      exported = *folder_ / (std::string(objective) + ".exported");
+    const Words saves{"--checkpoint", checkpoint};
+    losses(run_of(run) + saves + Words{"--checkpoint-every", "3"});
+    std::filesystem::remove_all(checkpoint + "/step-00000005");
+    const std::vector<double> expected = run.at("losses"),
+                              resumed = losses(run_of(run) + saves + Words{"--resume", "--export", exported});
+    ASSERT_EQ(resumed.size(), 2U);
+    EXPECT_NEAR(resumed.back() / expected.back(), 1, 1e-5);
+    for (const std::string& name : SafetensorsFile(exported + "/model.safetensors").names())
+      EXPECT_TRUE(name.starts_with("model.")) << name;
+    EXPECT_THAT(consist({"generate", "--model", exported, "--device", "cpu", "--prompt-ids", "1,2,3", "--max-tokens", "4"}),
+                HasSubstr("4 tokens"));
+    EXPECT_THAT(consist({"generate", "--model", golden(reference_.at("model")), "--checkpoint", checkpoint, "--device", "cpu",
+                         "--prompt-ids", "1,2,3", "--max-tokens", "4"}),
+                HasSubstr("4 tokens"));
+  }
+  const Words dpo = parts_of(run_called("my-dpo")) + Words{"--precision", "fp32", "--device", "cpu", "--sequence", "32"};
+  const std::string checkpoint = *folder_ / "my-dpo.checkpoint";
+  EXPECT_THAT(consist(Words{"evaluate"} + dpo + Words{"--checkpoint", checkpoint, "--batch", "3"}),
+              HasSubstr("over 640 tokens of 20 sequences"));
+  Words other{prefix_ + "/bin/consist", "train"};
+  other = other + dpo + Words{"--checkpoint", checkpoint, "--resume", "--steps", "7", "--global-batch", "4"};
+  std::replace(other.begin(), other.end(), std::string("0.5"), std::string("0.2"));  // beta
+  const test::ChildResult refused = test::run_child(other);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.output, HasSubstr("was trained with --objective my-dpo --my-dpo.beta 0.5, this run asks for"));
+}
+
+// The adapter's base is the reference: its weights are there once.
+TEST_F(Objectives, AnAdaptersBaseIsItsReference) {
+  const Words lora{"--adapter", "lora"};
+  const std::vector<double> one = losses(run_of(run_called("my-dpo")) + lora);
+  EXPECT_NEAR(one.front(), std::log(2.0), 1e-6);
+  for (const char* strategy : {"tp-sp=2", "zero3-offload=2"}) {
+    const std::vector<double> found = losses(run_of(run_called("my-dpo")) + lora + Words{"--ranks", "2", "--strategy", strategy});
+    for (std::size_t s = 0; s < one.size(); ++s) EXPECT_NEAR(found[s] / one[s], 1, 1e-5) << strategy << ", step " << s + 1;
+  }
+  const std::string explained = consist(Words{"explain"} + parts_of(run_called("my-dpo")) + lora + Words{"--sequence", "32"});
+  EXPECT_THAT(explained, ::testing::Not(HasSubstr("reference.model.")));
 }
 
 }  // namespace
