@@ -1,4 +1,4 @@
-# consist_add_plugin(<name> KIND <adapter|device|dataset|kernels|model|objective|observer|optimizer|precision|schedule|strategy|transport> SOURCES <file>... [LIBRARIES <target>...]
+# consist_add_plugin(<name> KIND <adapter|device|dataset|kernels|model|loss|observer|optimizer|precision|schedule|strategy|transport> SOURCES <file>... [LIBRARIES <target>...]
 #                    [CUDA] [OUTPUT_DIRECTORY <folder>])
 #
 # Builds a plugin: a module that the `consist` executable finds at run time. In this tree it goes beside the executable; elsewhere
@@ -8,7 +8,7 @@
 # plugin of another one is refused. Plugins that link one of the toolkit's targets (CUDA::...) need not say it.
 function(consist_add_plugin name)
   cmake_parse_arguments(PLUGIN "CUDA" "KIND;OUTPUT_DIRECTORY" "SOURCES;LIBRARIES" ${ARGN})
-  set(kinds adapter device dataset kernels model objective observer optimizer precision schedule strategy transport)
+  set(kinds adapter device dataset kernels model loss observer optimizer precision schedule strategy transport)
   if(NOT PLUGIN_KIND IN_LIST kinds)
     message(FATAL_ERROR "consist_add_plugin(${name}): KIND is '${PLUGIN_KIND}'; it must be one of ${kinds}")
   endif()

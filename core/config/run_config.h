@@ -31,7 +31,7 @@ inline constexpr const char* natural_experts = "natural";
 
 /// --adapter of a run that trains the model itself.
 inline constexpr const char* no_adapter = "none";
-/// --objective of a run that trains on the next token's cross-entropy, as models make it.
+/// --loss of a run that trains on the next token's cross-entropy, as models make it.
 inline constexpr const char* next_token = "next-token";
 
 struct RunConfig {
@@ -60,7 +60,7 @@ struct RunConfig {
   OffloadRequest offload;  ///< --offload-activations
   FreezeRequest freeze;
   std::string adapter = no_adapter;  ///< the plugin
-  std::string objective = next_token;  ///< the plugin
+  std::string loss = next_token;     ///< the plugin
   bool pack = true;  ///< linears that read the same are one product
   std::string expert_load = natural_experts;  ///< as ExpertLoad::parse() takes it (core/plan/expert_load.h)
   std::int64_t steps = 100;
@@ -95,7 +95,7 @@ struct RunConfig {
   std::vector<std::string> observers;  ///< --observe
   std::string price;                   ///< of a device and hour, as Price takes it; empty: not known
   bool profile = false;
-  /// No option: frozen models of the objective are of the trained one's architecture, with weights of their own, as beside a
+  /// No option: frozen models of the loss are of the trained one's architecture, with weights of their own, as beside a
   /// model that is made small to be proven.
   bool frozen_like_trained = false;
   std::string trace;               ///< file for a timeline of the last step; empty: none

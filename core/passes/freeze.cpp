@@ -30,7 +30,7 @@ std::set<TensorId> untrainable(const Program& program) {
   return biases;
 }
 
-/// True for such a bias, and for a parameter of an objective's frozen model.
+/// True for such a bias, and for a parameter of a loss's frozen model.
 bool stays(const Parameter& p, const std::set<TensorId>& biases) {
   return biases.contains(p.tensor) || !p.model.empty();
 }

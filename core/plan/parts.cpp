@@ -34,11 +34,10 @@ void adapt(Parts& parts, const RunConfig& config, PluginHost& host) {
   parts.architecture = adapted;
 }
 
-/// The other models of --objective, found as --model is.
-std::vector<FoundFrozen> find_frozen(const Objective& objective, const FoundModel& trained, const RunConfig& config,
-                                     PluginHost& host) {
+/// The other models of --loss, found as --model is.
+std::vector<FoundFrozen> find_frozen(const Loss& loss, const FoundModel& trained, const RunConfig& config, PluginHost& host) {
   std::vector<FoundFrozen> all;
-  for (const FrozenModel& wanted : objective.frozen_models()) {
+  for (const FrozenModel& wanted : loss.frozen_models()) {
     FoundModel found = trained;
     if (!wanted.model.empty() && !config.frozen_like_trained) {
       RunConfig other = config;
@@ -51,14 +50,13 @@ std::vector<FoundFrozen> find_frozen(const Objective& objective, const FoundMode
   return all;
 }
 
-/// --objective, which makes another loss.
-void set_objective(Parts& parts, const FoundModel& trained, const RunConfig& config, PluginHost& host) {
+/// --loss, which makes another loss.
+void set_loss(Parts& parts, const FoundModel& trained, const RunConfig& config, PluginHost& host) {
   parts.language_model = parts.architecture;
-  if (config.objective == next_token) return;
-  const auto objective = host.make<Objective>("objective", config.objective, options_of_owner(config, config.objective));
-  const auto made =
-      std::make_shared<ObjectiveArchitecture>(parts.architecture, objective, find_frozen(*objective, trained, config, host));
-  parts.objective = made;
+  if (config.loss == next_token) return;
+  const auto loss = host.make<Loss>("loss", config.loss, options_of_owner(config, config.loss));
+  const auto made = std::make_shared<LossArchitecture>(parts.architecture, loss, find_frozen(*loss, trained, config, host));
+  parts.loss = made;
   parts.architecture = made;
 }
 
@@ -114,7 +112,7 @@ std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host)
   std::vector<std::string> used{config.precision, config.device, config.optimizer_plugin, config.schedule};
   for (const OptimizerRule& rule : config.optimizer.rules) used.push_back(rule.optimizer);
   if (config.adapter != no_adapter) used.push_back(config.adapter);
-  if (config.objective != next_token) used.push_back(config.objective);
+  if (config.loss != next_token) used.push_back(config.loss);
   for (const DatasetChoice& dataset : parse_datasets(config.dataset)) used.insert(used.end(), {dataset.name, dataset.plugin});
   for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
   used.insert(used.end(), config.observers.begin(), config.observers.end());
@@ -210,7 +208,7 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   parts.architecture = found.architecture;
   parts.model_folder = found.folder;
   adapt(parts, config, host);
-  set_objective(parts, found, config, host);
+  set_loss(parts, found, config, host);
   parts.precision = host.make<Precision>("precision", config.precision, options_of_owner(config, config.precision));
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of_owner(config, config.optimizer_plugin));
   make_optimizers_of_rules(parts, config, host);

@@ -17,8 +17,8 @@
 #include "core/config/run_config.h"
 #include "core/plan/adapted_architecture.h"
 #include "core/plan/expert_load.h"
+#include "core/plan/loss_architecture.h"
 #include "core/plan/mixture.h"
-#include "core/plan/objective_architecture.h"
 #include "core/plugin/host.h"
 
 namespace consist {
@@ -27,8 +27,8 @@ struct Parts {
   std::shared_ptr<Model> model;  ///< made the architecture; kept for its code's sake
   std::string model_name;  ///< the plugin's, not the preset's
   std::shared_ptr<Architecture> architecture;
-  std::shared_ptr<const Architecture> language_model;      ///< the same without --objective: what writes text
-  std::shared_ptr<const ObjectiveArchitecture> objective;  ///< the architecture, where --objective makes another loss; else null
+  std::shared_ptr<const Architecture> language_model;      ///< the same without --loss: what writes text
+  std::shared_ptr<const LossArchitecture> loss;            ///< the architecture, where --loss makes another loss; else null
   std::shared_ptr<const AdaptedArchitecture> adapted;      ///< the language model, where --adapter has rewritten it; else null
   std::string
       adapter_folder;  ///< whose weights the adapter begins with, by its option "weights" (docs/plugins.md); empty: initial ones

@@ -67,7 +67,7 @@ class GuardedAdapter final : public Guarded<Adapter> {
   }
 };
 
-class GuardedObjective final : public Guarded<Objective> {
+class GuardedLoss final : public Guarded<Loss> {
  public:
   using Guarded::Guarded;
   std::vector<FrozenModel> frozen_models() const override {
@@ -272,8 +272,8 @@ class GuardedDataset final : public Guarded<Dataset> {
 std::shared_ptr<Model> guarded(std::shared_ptr<Model> part, const PluginIdentity& plugin) {
   return std::make_shared<GuardedModel>(std::move(part), plugin);
 }
-std::shared_ptr<Objective> guarded(std::shared_ptr<Objective> part, const PluginIdentity& plugin) {
-  return std::make_shared<GuardedObjective>(std::move(part), plugin);
+std::shared_ptr<Loss> guarded(std::shared_ptr<Loss> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedLoss>(std::move(part), plugin);
 }
 std::shared_ptr<Adapter> guarded(std::shared_ptr<Adapter> part, const PluginIdentity& plugin) {
   return std::make_shared<GuardedAdapter>(std::move(part), plugin);

@@ -8,8 +8,8 @@
 #include "consist/dataset.h"
 #include "consist/device.h"
 #include "consist/kernel_registry.h"
+#include "consist/loss.h"
 #include "consist/model.h"
-#include "consist/objective.h"
 #include "consist/observer.h"
 #include "consist/optimizer.h"
 #include "consist/precision.h"
@@ -24,7 +24,7 @@ namespace consist {
 // a device's kernels are not: they are launched from its threads, where a crash is recognised by its address. Those of kernel sets are.
 CONSIST_API std::shared_ptr<Model> guarded(std::shared_ptr<Model> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Adapter> guarded(std::shared_ptr<Adapter> part, const PluginIdentity& plugin);
-CONSIST_API std::shared_ptr<Objective> guarded(std::shared_ptr<Objective> part, const PluginIdentity& plugin);
+CONSIST_API std::shared_ptr<Loss> guarded(std::shared_ptr<Loss> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<ParallelStrategy> guarded(std::shared_ptr<ParallelStrategy> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Precision> guarded(std::shared_ptr<Precision> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Optimizer> guarded(std::shared_ptr<Optimizer> part, const PluginIdentity& plugin);

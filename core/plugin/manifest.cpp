@@ -208,7 +208,7 @@ int cuda_major_of_build() noexcept {
 }
 
 std::string incompatibility(const PluginManifest& info, int cuda_major) {
-  constexpr std::string_view kinds[] = {"adapter",  "device",    "dataset",   "kernels",  "model",    "objective",
+  constexpr std::string_view kinds[] = {"adapter",  "device",    "dataset",   "kernels",  "model",    "loss",
                                         "observer", "optimizer", "precision", "schedule", "strategy", "transport"};
   if (info.api_version != plugin_api_version) {
     return "it speaks plugin API " + std::to_string(info.api_version) + ", this build " + std::to_string(plugin_api_version) +
@@ -221,7 +221,7 @@ std::string incompatibility(const PluginManifest& info, int cuda_major) {
   }
   if (std::find(std::begin(kinds), std::end(kinds), info.kind) == std::end(kinds)) {
     return "its kind is '" + std::string(info.kind) +
-           "'; there are adapter, device, dataset, kernels, model, objective, observer, optimizer, precision, schedule, strategy "
+           "'; there are adapter, device, dataset, kernels, model, loss, observer, optimizer, precision, schedule, strategy "
            "and "
            "transport";
   }

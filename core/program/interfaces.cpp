@@ -4,8 +4,8 @@
 #include "consist/device.h"
 #include "consist/error.h"
 #include "consist/job.h"
+#include "consist/loss.h"
 #include "consist/model.h"
-#include "consist/objective.h"
 #include "consist/precision.h"
 #include "consist/stage_estimate.h"
 #include "consist/strategy.h"
@@ -14,8 +14,8 @@
 namespace consist {
 
 Adapter::~Adapter() = default;
-Objective::~Objective() = default;
-std::vector<FrozenModel> Objective::frozen_models() const {
+Loss::~Loss() = default;
+std::vector<FrozenModel> Loss::frozen_models() const {
   return {};
 }
 Architecture::~Architecture() = default;

@@ -41,8 +41,8 @@ RunConfig alone(const interpreter::RankPrograms& programs) {
   one.freeze = config.freeze;
   one.adapter = config.adapter;
   copy_options(config, config.adapter, one);
-  one.objective = config.objective;
-  copy_options(config, config.objective, one);
+  one.loss = config.loss;
+  copy_options(config, config.loss, one);
   one.frozen_like_trained = config.frozen_like_trained;
   one.optimizer = config.optimizer;
   one.optimizer_plugin = config.optimizer_plugin;

@@ -69,8 +69,8 @@ class Shrinking {
     target.device = nullptr;
     const std::int64_t small = model_sizes(run, plan_.host()).parameters;
     std::vector<std::string> notes = scale_options(run, static_cast<double>(small) / static_cast<double>(parameters));
-    if (plan_.parts().objective && !plan_.parts().objective->frozen().empty())
-      notes.push_back("frozen models of the objective are of the small model's architecture");
+    if (plan_.parts().loss && !plan_.parts().loss->frozen().empty())
+      notes.push_back("frozen models of the loss are of the small model's architecture");
     return {plan_run(std::move(run), plan_.host(), std::move(target)), sizes_text(model), std::move(notes)};
   }
 

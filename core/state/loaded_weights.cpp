@@ -123,8 +123,8 @@ std::map<std::string, FolderWeights, std::less<>> folders_of(const Parts& parts,
   std::map<std::string, FolderWeights, std::less<>> folders;
   if (!parts.model_folder.empty() && !config.from_scratch)
     folders.try_emplace("", parts.model_folder, parts.adapted ? parts.adapted->base() : *parts.language_model);
-  if (!parts.objective) return folders;
-  for (const FoundFrozen& model : parts.objective->frozen()) {
+  if (!parts.loss) return folders;
+  for (const FoundFrozen& model : parts.loss->frozen()) {
     if (!model.folder.empty()) folders.try_emplace(model.name, model.folder, *model.architecture, model.name + ".");
   }
   return folders;

@@ -16,7 +16,7 @@ namespace consist {
 void check_shape(const Shape& found, const Shape& expected, const std::string& file, const std::string& name);
 
 /// Weights as training begins from them: the model's are those of `parts.model_folder` unless there is none or the run is from
-/// scratch, those of an adapter and of an objective's frozen models those of their folders. Where there is no folder they are
+/// scratch, those of an adapter and of a loss's frozen models those of their folders. Where there is no folder they are
 /// initial values by `config.seed`.
 /// `checks_head`: on one rank, whether a tied model's file holds a head of its own. Throws DataError naming the file and the
 /// tensor if something is missing, left over, corrupt or of another shape.

@@ -191,8 +191,8 @@ void check_same_trained(const CheckpointState& saved, const std::string& path, c
   const json then = parse_json(saved.config, path + ": its configuration"), now = json::parse(config.to_json());
   const auto text = [](const json& of) {
     const std::string frozen = of.value("freeze", ""), trained = of.value("train_only", ""),
-                      adapter = part_text(of, "adapter", no_adapter), objective = part_text(of, "objective", next_token);
-    const std::string what = adapter + (adapter.empty() || objective.empty() ? "" : " ") + objective;
+                      adapter = part_text(of, "adapter", no_adapter), loss = part_text(of, "loss", next_token);
+    const std::string what = adapter + (adapter.empty() || loss.empty() ? "" : " ") + loss;
     if (!what.empty()) return frozen.empty() ? what : what + " --freeze '" + frozen + "'";
     return !frozen.empty() ? "--freeze '" + frozen + "'" : !trained.empty() ? "--train-only '" + trained + "'" : "no parameter frozen";
   };

@@ -11,6 +11,7 @@
 
 #include "consist/error.h"
 #include "consist/files.h"
+#include "consist/json_input.h"
 #include "consist/plugin.h"
 #include "consist/text.h"
 #include "datasets/packing/file_list.h"
@@ -187,7 +188,7 @@ class Preferences final : public Dataset {
 }  // namespace
 
 CONSIST_PLUGIN(dataset, consist::Dataset, Preferences, "preferences", "1.0.0",
-               "pairs of a chosen and a rejected conversation, for objectives that compare them");
+               "pairs of a chosen and a rejected conversation, for losses that compare them");
 CONSIST_PLUGIN_OPTIONS(
     {"files", consist::OptionKind::text, "", "files or folders of JSON Lines (.jsonl, .jsonl.gz), commas between"},
     {"template", consist::OptionKind::text, "auto",

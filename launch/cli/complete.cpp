@@ -96,7 +96,7 @@ const std::vector<NamedValues>& named_values() {
                                             {"optimizer", "optimizer", ","},
                                             {"schedule", "schedule", ","},
                                             {"adapter", "adapter", ",", {no_adapter}},
-                                            {"objective", "objective", ",", {next_token}},
+                                            {"loss", "loss", ",", {next_token}},
                                             {"observe", "observer", ","},
                                             {"recompute", "", "", {"none", "full"}},
                                             {"offload-activations", "", ",", {"none", "all"}}};

@@ -105,7 +105,7 @@ bool is_dropped(const ParsedRun& parsed, const RunOption& option, const RunConfi
 /// True if the command line itself chooses parts, so that the file of --config may state options of parts that are replaced.
 bool chooses_parts(const ParsedRun& parsed) {
   const char* const choices[] = {"strategy",  "transport", "precision", "device", "dataset", "model",
-                                 "optimizer", "schedule",  "observe",   "from",   "adapter", "objective"};
+                                 "optimizer", "schedule",  "observe",   "from",   "adapter", "loss"};
   return std::any_of(std::begin(choices), std::end(choices),
                      [&](const char* option) { return parsed.is_on_command_line(option); });
 }

@@ -50,7 +50,7 @@ Suite suite_of(const std::string& kind) {
   if (kind == "transport") return {"test_conformance_transport", "CONSIST_CONFORMANCE_TRANSPORTS", "*"};
   if (kind == "model") return {"test_conformance_parts", "CONSIST_CONFORMANCE_MODELS", "*ModelConformance*"};
   if (kind == "adapter") return {"test_conformance_parts", "CONSIST_CONFORMANCE_ADAPTERS", "*AdapterConformance*"};
-  if (kind == "objective") return {"test_conformance_parts", "CONSIST_CONFORMANCE_OBJECTIVES", "*ObjectiveConformance*"};
+  if (kind == "loss") return {"test_conformance_parts", "CONSIST_CONFORMANCE_LOSSES", "*LossConformance*"};
   if (kind == "dataset") return {"test_conformance_parts", "CONSIST_CONFORMANCE_DATASETS", "*DatasetConformance*"};
   if (kind == "kernels") return {"test_conformance_parts", "CONSIST_CONFORMANCE_KERNELS", "*KernelsConformance*"};
   if (kind == "optimizer") return {"test_conformance_parts", "CONSIST_CONFORMANCE_OPTIMIZERS", "*OptimizerConformance*"};

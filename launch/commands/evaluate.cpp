@@ -21,7 +21,7 @@ constexpr TakenOption evaluate_takes[] = {
     {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
     {"checkpoint", "a run's checkpoints, of which the newest counts"},
     {"adapter", "of the run, with its options"},
-    {"objective", "of the run, with its options: the loss that is evaluated"},
+    {"loss", "of the run, with its options: the loss that is evaluated"},
     {"dataset", "with its options, such as --text.eval-files FILES or --tokens.files FILES"},
     {"evaluate-sequences", "sequences at most; 0: all of the evaluation part"},
     {"sequence", "tokens per sequence"},

@@ -105,12 +105,12 @@ constinit const Command new_command{
     .about =
         "Writes a folder with a small part that works, to be changed: CMakeLists.txt, sources, a README.md with\n"
         "the commands that build it and check it, and tests for ctest. KIND is strategy, optimizer, op (with\n"
-        "kernels and a model that uses it), model, objective, dataset, observer or schedule. NAME is words of\n"
+        "kernels and a model that uses it), model, loss, dataset, observer or schedule. NAME is words of\n"
         "small letters and digits, joined by '-', that no part of this installation has. Nothing is overwritten.\n",
     .own = new_options,
     .notes = "It is built against the SDK of this installation (consist sdk); docs/plugins.md describes the kinds.\n",
     .example = "consist new strategy my-average\n",
-    .operand = "strategy|optimizer|op|model|objective|dataset|observer|schedule",
+    .operand = "strategy|optimizer|op|model|loss|dataset|observer|schedule",
     .run = make_new};
 
 }  // namespace consist::commands

@@ -12,7 +12,7 @@ namespace {
 /// True if a value of the option is clear without the option's name.
 bool speaks_for_itself(const std::string& option) {
   return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "optimizer" ||
-         option == "schedule" || option == "adapter" || option == "objective" || option == "machine" || option == "device" ||
+         option == "schedule" || option == "adapter" || option == "loss" || option == "machine" || option == "device" ||
          option == "from";
 }
 

@@ -40,14 +40,12 @@ constexpr Replacement model_names[] = {
      R"x(layers::map(b, "square(relu(a))", {up}, prefix + "mlp.act"))x"},
     {"squared ReLU, which needs the kernels squared-relu", "squared ReLU"}};
 
-constexpr TemplateFile objective_files[] = {{"trapezoid/CMakeLists.txt", "CMakeLists.txt"},
-                                            {"objectives/z_loss.cpp", "objective.cpp"},
-                                            {"objectives/numbers.h", "numbers.h"}};
-constexpr Replacement objective_names[] = {
-    {"trapezoid KIND schedule SOURCES schedule.cpp", "{name} KIND objective SOURCES objective.cpp"},
-    {"Trapezoid", "{Class}"},
-    {"my-z-loss", "{name}"},
-    {"ZLoss", "{Class}"}};
+constexpr TemplateFile loss_files[] = {
+    {"trapezoid/CMakeLists.txt", "CMakeLists.txt"}, {"losses/z_loss.cpp", "loss.cpp"}, {"losses/numbers.h", "numbers.h"}};
+constexpr Replacement loss_names[] = {{"trapezoid KIND schedule SOURCES schedule.cpp", "{name} KIND loss SOURCES loss.cpp"},
+                                      {"Trapezoid", "{Class}"},
+                                      {"my-z-loss", "{name}"},
+                                      {"ZLoss", "{Class}"}};
 
 constexpr TemplateFile dataset_files[] = {{"masked-ids/CMakeLists.txt", "CMakeLists.txt"},
                                           {"masked-ids/dataset.cpp", "dataset.cpp"}};
@@ -102,13 +100,13 @@ constexpr PartTemplate templates[] = {
      .files = model_files,
      .replacements = model_names,
      .train = "--model {name}-tiny --dataset synthetic"},
-    {.kind = "objective",
-     .plugin_kind = "objective",
-     .edit = "It is the next token's cross-entropy with a z-loss; `build()` in objective.cpp makes the loss, by expressions, which "
+    {.kind = "loss",
+     .plugin_kind = "loss",
+     .edit = "It is the next token's cross-entropy with a z-loss; `build()` in loss.cpp makes the loss, by expressions, which "
              "every device computes",
-     .files = objective_files,
-     .replacements = objective_names,
-     .train = "--model llama-tiny --dataset synthetic --objective {name}"},
+     .files = loss_files,
+     .replacements = loss_names,
+     .train = "--model llama-tiny --dataset synthetic --loss {name}"},
     {.kind = "dataset",
      .plugin_kind = "dataset",
      .edit = "It reads token ids with loss masks, one JSON object a line; `open()` in dataset.cpp reads the file. The build "

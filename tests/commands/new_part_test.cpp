@@ -90,7 +90,7 @@ TEST(NewCommand, RefusesWhatItCannotWriteAndWritesNothing) {
   write_whole(folder / "file", "kept");
   for (const auto& [words, message] :
        {Refused{{"strategi", "a"},
-                "there is no template of the kind 'strategi'. There are: strategy optimizer op model dataset observer schedule. "
+                "there is no template of the kind 'strategi'. There are: strategy optimizer op model loss dataset observer schedule. "
                 "Did you mean 'strategy'?"},
         Refused{{"strategy"}, "needs a kind and a name, given are 1 words"}, Refused{{"strategy", "a", "b"}, "given are 3 words"},
         Refused{{"strategy", "My Average"}, "the name is 'My Average'; it must be"},

@@ -64,7 +64,7 @@ CONSIST_API TensorId reduce(Builder& b, Reduction by, std::string_view f, std::v
 /// f32 [batch], a sum over each sequence.
 CONSIST_API TensorId reduce_rows(Builder& b, Reduction by, std::string_view f, std::vector<TensorId> inputs, std::string name);
 
-/// `f` of all elements added up, a scalar in f32. It may be the loss that Architecture::build or Objective::build returns.
+/// `f` of all elements added up, a scalar in f32. It may be the loss that Architecture::build or Loss::build returns.
 CONSIST_API TensorId total(Builder& b, std::string_view f, std::vector<TensorId> inputs, std::string name);
 
 /// log softmax(logits) at the target of each token: `logits` [batch, sequence, vocabulary], such as linear() makes them of a

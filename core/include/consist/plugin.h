@@ -51,7 +51,7 @@ class Dataset;
 class Device;
 class KernelSet;
 class Model;
-class Objective;
+class Loss;
 class Observer;
 class Optimizer;
 class ParallelStrategy;
@@ -66,7 +66,7 @@ using interface_of_dataset = Dataset;
 using interface_of_device = Device;
 using interface_of_kernels = KernelSet;
 using interface_of_model = Model;
-using interface_of_objective = Objective;
+using interface_of_loss = Loss;
 using interface_of_observer = Observer;
 using interface_of_optimizer = Optimizer;
 using interface_of_precision = Precision;
@@ -95,7 +95,7 @@ constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (
 
 }  // namespace consist
 
-/// kind: adapter, dataset, device, kernels, model, objective, observer, optimizer, precision, schedule, strategy or transport (a
+/// kind: adapter, dataset, device, kernels, model, loss, observer, optimizer, precision, schedule, strategy or transport (a
 /// bare word);
 /// Interface: its class; Type: yours.
 #define CONSIST_PLUGIN(kind, Interface, Type, name, version, summary)                                                     \

@@ -1,4 +1,4 @@
-#include "core/plan/objective_architecture.h"
+#include "core/plan/loss_architecture.h"
 
 #include <algorithm>
 #include <map>
@@ -18,7 +18,7 @@ ModelHead take_head(Program& program, TensorId loss) {
   });
   if (last == program.instructions.rend() || last->op->vocabulary_use() != VocabularyUse::loss) {
     throw UsageError(
-        "--objective needs a model whose loss is made by an op that says so (VocabularyUse::loss, such as layers::lm_head_loss); "
+        "--loss needs a model whose loss is made by an op that says so (VocabularyUse::loss, such as layers::lm_head_loss); "
         "this one's is made by another");
   }
   const ModelHead head{last->inputs[0], last->inputs[1], last->inputs[2]};
@@ -77,13 +77,13 @@ std::map<TensorId, TensorId> freeze_from(Program& program, std::size_t first, co
 
 }  // namespace
 
-ObjectiveArchitecture::ObjectiveArchitecture(std::shared_ptr<const Architecture> trained,
-                                             std::shared_ptr<const Objective> objective, std::vector<FoundFrozen> frozen)
-    : trained_(std::move(trained)), objective_(std::move(objective)), frozen_(std::move(frozen)), sizes_(trained_->sizes()) {
+LossArchitecture::LossArchitecture(std::shared_ptr<const Architecture> trained, std::shared_ptr<const Loss> loss,
+                                   std::vector<FoundFrozen> frozen)
+    : trained_(std::move(trained)), loss_(std::move(loss)), frozen_(std::move(frozen)), sizes_(trained_->sizes()) {
   for (const FoundFrozen& model : frozen_) {
     const ModelSizes of = model.architecture->sizes();
     if (of.vocabulary != sizes_.vocabulary) {
-      throw UsageError("the objective's model '" + model.name + "' has a vocabulary of " + std::to_string(of.vocabulary) +
+      throw UsageError("the loss's model '" + model.name + "' has a vocabulary of " + std::to_string(of.vocabulary) +
                        " tokens, the trained model one of " + std::to_string(sizes_.vocabulary) +
                        ": they must read the same tokens; choose models of one tokenizer");
     }
@@ -93,7 +93,7 @@ ObjectiveArchitecture::ObjectiveArchitecture(std::shared_ptr<const Architecture>
   }
 }
 
-ModelHead ObjectiveArchitecture::build_frozen(Builder& builder, const FoundFrozen& model, TensorId ids, TensorId targets) const {
+ModelHead LossArchitecture::build_frozen(Builder& builder, const FoundFrozen& model, TensorId ids, TensorId targets) const {
   Program& program = builder.program();
   LossesBeside beside(program);
   const std::size_t first = program.parameters.size(), constants = program.constants.size();
@@ -108,14 +108,14 @@ ModelHead ObjectiveArchitecture::build_frozen(Builder& builder, const FoundFroze
   return head;
 }
 
-TensorId ObjectiveArchitecture::build(Builder& builder, TensorId ids, TensorId targets, double loss_scale) const {
+TensorId LossArchitecture::build(Builder& builder, TensorId ids, TensorId targets, double loss_scale) const {
   Program& program = builder.program();
   const ModelHead trained = take_head(program, trained_->build(builder, ids, targets, loss_scale));
   const Tag tag = builder.tag;
   std::vector<ModelHead> frozen;
   for (const FoundFrozen& model : frozen_) frozen.push_back(build_frozen(builder, model, ids, targets));
   builder.tag = tag;
-  program.loss = objective_->build(builder, trained, frozen, loss_scale);
+  program.loss = loss_->build(builder, trained, frozen, loss_scale);
   remove_dead(program);  // such as the counts of targets of frozen models
   return program.loss;
 }

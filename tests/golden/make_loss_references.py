@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/objectives.json: losses of a tiny model on the objectives of tests/external/objectives, by PyTorch and transformers.
+"""Writes tests/golden/losses.json: losses of a tiny model on the losses of tests/external/losses, by PyTorch and transformers.
 
-Usage: make_objective_references.py     (needs tests/golden/requirements.txt and the folders that make_hf_references.py makes)
+Usage: make_loss_references.py     (needs tests/golden/requirements.txt and the folders that make_hf_references.py makes)
 
 fields of the file
   model, teacher   folders in hf/
   ids, mask        one text of token ids, and whether each is to be learnt; row k of 32 tokens begins at 32 k, and its targets are the ids behind
   pairs            a prompt with a chosen and a rejected answer, each scored by itself
   rows             of a step; pairs of a step
-  runs             objective, the options that Consist is given, and the loss of each of five steps, before its update
+  runs             loss, the options that Consist is given, and the loss of each of five steps, before its update
 AdamW is torch.optim.AdamW with beta2 0.95 and decay of matrices alone, gradients are clipped by torch.nn.utils.clip_grad_norm_. Everything is
 computed in f32 on one CPU thread.
 """
@@ -25,10 +25,10 @@ STEPS, ROWS, LENGTH = 5, 4, 32
 MODEL, TEACHER = "llama-tied", "qwen3-untied"
 SETTINGS = {"learning_rate": 3e-3, "weight_decay": 0.1, "max_norm": 1.0}
 RUNS = [
-    {"objective": "my-z-loss", "options": {"weight": "0.01"}},
-    {"objective": "my-distillation", "options": {"temperature": "1", "share": "1"}},
-    {"objective": "my-distillation", "options": {"temperature": "2.5", "share": "0.4"}},
-    {"objective": "my-dpo", "options": {"beta": "0.5"}},
+    {"loss": "my-z-loss", "options": {"weight": "0.01"}},
+    {"loss": "my-distillation", "options": {"temperature": "1", "share": "1"}},
+    {"loss": "my-distillation", "options": {"temperature": "2.5", "share": "0.4"}},
+    {"loss": "my-dpo", "options": {"beta": "0.5"}},
 ]
 
 
@@ -53,7 +53,7 @@ class Text:
         targets = torch.stack([self.ids[f + 1 : f + LENGTH + 1] for f in first])
         counts = torch.stack([self.mask[f + 1 : f + LENGTH + 1] for f in first])
         logits, targets = logits_of(model, ids)[counts], targets[counts]
-        if run["objective"] == "my-z-loss":
+        if run["loss"] == "my-z-loss":
             return cross_entropy(logits, targets) + float(run["options"]["weight"]) * torch.logsumexp(logits, dim=-1).square().mean()
         t, share = float(run["options"]["temperature"]), float(run["options"]["share"])
         with torch.no_grad():
@@ -117,16 +117,16 @@ def main():
     pairs = [{"prompt": words(length(2, 6)), "chosen": words(length(3, 9)), "rejected": words(length(3, 9))} for _ in range(ROWS * STEPS)]
     runs = []
     for run in RUNS:
-        data = Pairs(pairs, model) if run["objective"] == "my-dpo" else Text(ids, mask, teacher)
+        data = Pairs(pairs, model) if run["loss"] == "my-dpo" else Text(ids, mask, teacher)
         runs.append({**run, "losses": losses_of(copy.deepcopy(model), data, run)})
-        print(run["objective"], run["options"], runs[-1]["losses"])
+        print(run["loss"], run["options"], runs[-1]["losses"])
     made_with = {"torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}
     facts = {"made_with": made_with, "model": MODEL, "teacher": TEACHER, "rows": ROWS, **SETTINGS, "ids": ids, "mask": mask}
     text = "".join(f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in facts.items())
     for name, values in (("pairs", pairs), ("runs", runs)):
         lines = ",\n".join("    " + json.dumps(value) for value in values)
         text += f"  {json.dumps(name)}: [\n{lines}\n  ]" + (",\n" if name == "pairs" else "\n")
-    path = pathlib.Path(__file__).resolve().parent / "objectives.json"
+    path = pathlib.Path(__file__).resolve().parent / "losses.json"
     path.write_text("{\n" + text + "}\n")
     print(path)
 

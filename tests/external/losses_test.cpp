@@ -1,4 +1,4 @@
-// Objectives of a third party (tests/external/objectives): a z-loss, distillation from a frozen teacher and preferences beside a
+// Losses of a third party (tests/external/losses): a z-loss, distillation from a frozen teacher and preferences beside a
 // frozen reference give PyTorch's losses, and each layout gives those of one rank. None has an op or a kernel of its own.
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/weights/safetensors.h"
+#include "core/weights/model_weights.h"
 #include "tests/external/installed.h"
 
 namespace consist {
@@ -22,30 +22,28 @@ Words operator+(Words words, const Words& more) {
   return words;
 }
 
-class Objectives : public test::Installed {
+class Losses : public test::Installed {
  protected:
   static void SetUpTestSuite() {
     Installed::SetUpTestSuite();
-    reference_ = json::parse(std::ifstream(CONSIST_SOURCE_DIR "/tests/golden/objectives.json"));
+    reference_ = json::parse(std::ifstream(CONSIST_SOURCE_DIR "/tests/golden/losses.json"));
     std::ofstream(text()) << json{{"ids", reference_.at("ids")}, {"mask", reference_.at("mask")}} << "\n";
     std::ofstream pairs(pairs_file());
     for (const json& pair : reference_.at("pairs")) pairs << pair << "\n";
   }
-  static std::string text() { return *folder_ / "objectives.text"; }
-  static std::string pairs_file() { return *folder_ / "objectives.pairs"; }
+  static std::string text() { return *folder_ / "losses.text"; }
+  static std::string pairs_file() { return *folder_ / "losses.pairs"; }
   static std::string golden(const std::string& model) { return CONSIST_SOURCE_DIR "/tests/golden/hf/" + model; }
 
-  /// The words that name model, data and objective of a run of the reference.
+  /// The words that name model, data and loss of a run of the reference.
   static Words parts_of(const json& run) {
-    const std::string objective = run.at("objective");
-    Words words{"--plugin",    built("objectives"),
-                "--plugin",    built("masked-ids"),
-                "--model",     golden(reference_.at("model")),
-                "--objective", objective};
+    const std::string loss = run.at("loss");
+    Words words{"--plugin", built("losses"), "--plugin", built("masked-ids"), "--model", golden(reference_.at("model")), "--loss",
+                loss};
     for (const auto& [name, value] : run.at("options").items())
-      words = words + Words{"--" + objective + "." + name, value.get<std::string>()};
-    if (objective == "my-distillation") words = words + Words{"--my-distillation.teacher", golden(reference_.at("teacher"))};
-    if (objective == "my-dpo") return words + Words{"--dataset", "my-preferences", "--my-preferences.file", pairs_file()};
+      words = words + Words{"--" + loss + "." + name, value.get<std::string>()};
+    if (loss == "my-distillation") words = words + Words{"--my-distillation.teacher", golden(reference_.at("teacher"))};
+    if (loss == "my-dpo") return words + Words{"--dataset", "my-preferences", "--my-preferences.file", pairs_file()};
     // With this seed the rows are in the order of the file.
     const std::size_t rows = reference_.at("ids").size() / 32;
     return words + Words{"--dataset", "masked-ids", "--masked-ids.file", text(), "--masked-ids.eval-every",
@@ -65,17 +63,17 @@ class Objectives : public test::Installed {
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s], 1, 1e-5) << "loss of step " << s + 1;
   }
-  static const json& run_called(const std::string& objective) {
+  static const json& run_called(const std::string& loss) {
     for (const json& run : reference_.at("runs")) {
-      if (run.at("objective") == objective) return run;
+      if (run.at("loss") == loss) return run;
     }
-    throw std::runtime_error("no run of " + objective);
+    throw std::runtime_error("no run of " + loss);
   }
 
   static inline json reference_;
 };
 
-TEST_F(Objectives, LossesAreThoseOfPyTorchInEveryLayout) {
+TEST_F(Losses, LossesAreThoseOfPyTorchInEveryLayout) {
   const std::vector<Words> layouts{{},
                                    {"--accumulation", "2", "--batch", "2"},
                                    {"--ranks", "2", "--strategy", "tp-sp=2"},
@@ -84,32 +82,32 @@ TEST_F(Objectives, LossesAreThoseOfPyTorchInEveryLayout) {
                                    {"--ranks", "2", "--strategy", "cp=2"}};
   for (const json& run : reference_.at("runs")) {
     for (const Words& layout : layouts) {
-      SCOPED_TRACE(run.at("objective").get<std::string>() + " " + (layout.empty() ? "one rank" : layout.back() + layout[1]));
+      SCOPED_TRACE(run.at("loss").get<std::string>() + " " + (layout.empty() ? "one rank" : layout.back() + layout[1]));
       expect_reference(run, layout);
     }
   }
 }
 
-TEST_F(Objectives, LayoutsAreProven) {
-  for (const char* objective : {"my-z-loss", "my-distillation", "my-dpo"}) {
+TEST_F(Losses, LayoutsAreProven) {
+  for (const char* loss : {"my-z-loss", "my-distillation", "my-dpo"}) {
     for (const char* strategy : {"tp-sp=2", "pipeline=2", "zero2=2"}) {
-      SCOPED_TRACE(std::string(objective) + " " + strategy);
+      SCOPED_TRACE(std::string(loss) + " " + strategy);
       EXPECT_THAT(
-          consist(Words{"prove"} + parts_of(run_called(objective)) +
+          consist(Words{"prove"} + parts_of(run_called(loss)) +
                   Words{"--precision", "fp32", "--batch", "2", "--sequence", "32", "--ranks", "2", "--strategy", strategy}),
           HasSubstr("equal: this layout trains as one rank does"));
     }
   }
 }
 
-// A run resumes from its checkpoint alone, which is evaluated and writes text; another objective does not go on from it, and
+// A run resumes from its checkpoint alone, which is evaluated and writes text; another loss does not go on from it, and
 // exports have the trained model.
-TEST_F(Objectives, CheckpointsHoldFrozenModelsAndExportsDoNot) {
-  for (const char* objective : {"my-distillation", "my-dpo"}) {
-    SCOPED_TRACE(objective);
-    const json& run = run_called(objective);
-    const std::string checkpoint = *folder_ / (std::string(objective) + ".checkpoint"),
-                      exported = *folder_ / (std::string(objective) + ".exported");
+TEST_F(Losses, CheckpointsHoldFrozenModelsAndExportsDoNot) {
+  for (const char* loss : {"my-distillation", "my-dpo"}) {
+    SCOPED_TRACE(loss);
+    const json& run = run_called(loss);
+    const std::string checkpoint = *folder_ / (std::string(loss) + ".checkpoint"),
+                      exported = *folder_ / (std::string(loss) + ".exported");
     const Words saves{"--checkpoint", checkpoint};
     losses(run_of(run) + saves + Words{"--checkpoint-every", "3"});
     std::filesystem::remove_all(checkpoint + "/step-00000005");
@@ -117,12 +115,13 @@ TEST_F(Objectives, CheckpointsHoldFrozenModelsAndExportsDoNot) {
                               resumed = losses(run_of(run) + saves + Words{"--resume", "--export", exported});
     ASSERT_EQ(resumed.size(), 2U);
     EXPECT_NEAR(resumed.back() / expected.back(), 1, 1e-5);
-    for (const std::string& name : SafetensorsFile(exported + "/model.safetensors").names())
-      EXPECT_TRUE(name.starts_with("model.")) << name;
+    const ModelWeights weights(exported);
+    for (const std::string& name : weights.names()) EXPECT_TRUE(name.starts_with("model.")) << name;
     EXPECT_THAT(consist({"generate", "--model", exported, "--device", "cpu", "--prompt-ids", "1,2,3", "--max-tokens", "4"}),
                 HasSubstr("4 tokens"));
-    EXPECT_THAT(consist({"generate", "--model", golden(reference_.at("model")), "--checkpoint", checkpoint, "--device", "cpu",
-                         "--prompt-ids", "1,2,3", "--max-tokens", "4"}),
+    EXPECT_THAT(consist({"generate", "--plugin", built("losses"), "--plugin", built("masked-ids"), "--model",
+                         golden(reference_.at("model")), "--checkpoint", checkpoint, "--device", "cpu", "--prompt-ids", "1,2,3",
+                         "--max-tokens", "4"}),
                 HasSubstr("4 tokens"));
   }
   const Words dpo = parts_of(run_called("my-dpo")) + Words{"--precision", "fp32", "--device", "cpu", "--sequence", "32"};
@@ -134,11 +133,11 @@ TEST_F(Objectives, CheckpointsHoldFrozenModelsAndExportsDoNot) {
   std::replace(other.begin(), other.end(), std::string("0.5"), std::string("0.2"));  // beta
   const test::ChildResult refused = test::run_child(other);
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.output, HasSubstr("was trained with --objective my-dpo --my-dpo.beta 0.5, this run asks for"));
+  EXPECT_THAT(refused.output, HasSubstr("was trained with --loss my-dpo --my-dpo.beta 0.5, this run asks for"));
 }
 
 // The adapter's base is the reference: its weights are there once.
-TEST_F(Objectives, AnAdaptersBaseIsItsReference) {
+TEST_F(Losses, AnAdaptersBaseIsItsReference) {
   const Words lora{"--adapter", "lora"};
   const std::vector<double> one = losses(run_of(run_called("my-dpo")) + lora);
   EXPECT_NEAR(one.front(), std::log(2.0), 1e-6);

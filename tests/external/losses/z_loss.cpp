@@ -2,7 +2,7 @@
 // denominator, which keeps logits from drifting.
 #include <consist/error.h>
 #include <consist/layers.h>
-#include <consist/objective.h>
+#include <consist/loss.h>
 #include <consist/plugin.h>
 
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace consist;
 
-class ZLoss final : public Objective {
+class ZLoss final : public Loss {
  public:
   explicit ZLoss(const Options& options) : weight_(options.real("weight")) {
     if (!(weight_ >= 0)) throw UsageError("--my-z-loss.weight is " + number(weight_) + "; it must be at least 0");
@@ -36,6 +36,5 @@ class ZLoss final : public Objective {
 
 }  // namespace
 
-CONSIST_PLUGIN(objective, consist::Objective, ZLoss, "my-z-loss", "1.0.0",
-               "cross-entropy and the square of its denominator's logarithm");
+CONSIST_PLUGIN(loss, consist::Loss, ZLoss, "my-z-loss", "1.0.0", "cross-entropy and the square of its denominator's logarithm");
 CONSIST_PLUGIN_OPTIONS({"weight", consist::OptionKind::real, "1e-4", "factor of the square"});

@@ -2,7 +2,7 @@
 // measured by how likely a frozen reference, the model at its start, finds both. A sequence holds both (preferences.cpp).
 #include <consist/error.h>
 #include <consist/layers.h>
-#include <consist/objective.h>
+#include <consist/loss.h>
 #include <consist/plugin.h>
 
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace consist;
 
-class Dpo final : public Objective {
+class Dpo final : public Loss {
  public:
   explicit Dpo(const Options& options) : beta_(options.real("beta")) {
     if (!(beta_ > 0)) throw UsageError("--my-dpo.beta is " + number(beta_) + "; it must be above 0");
@@ -46,6 +46,6 @@ class Dpo final : public Objective {
 
 }  // namespace
 
-CONSIST_PLUGIN(objective, consist::Objective, Dpo, "my-dpo", "1.0.0", "chosen answers likelier than rejected ones");
+CONSIST_PLUGIN(loss, consist::Loss, Dpo, "my-dpo", "1.0.0", "chosen answers likelier than rejected ones");
 CONSIST_PLUGIN_OPTIONS({"beta", consist::OptionKind::real, "0.1",
                         "how far the model may go from the reference: less is further"});

@@ -1,4 +1,4 @@
-// Every objective makes a legal loss, the same each time, which is trained on; layouts train as one rank does, and sequences that
+// Every loss makes a legal loss, the same each time, which is trained on; layouts train as one rank does, and sequences that
 // fill the last batch of an evaluation add nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,16 +20,16 @@ using Words = std::vector<std::string>;
 
 constexpr const char* model = "qwen3-tiny";
 
-class ObjectiveConformance : public ::testing::TestWithParam<Candidate> {
+class LossConformance : public ::testing::TestWithParam<Candidate> {
  protected:
   static RunConfig config() {
     RunConfig config = testing::tiny_config(model, "fp32");
     config.dataset = "synthetic";
-    config.objective = GetParam().name;
-    config.plugin_options[config.objective] = GetParam().options;
+    config.loss = GetParam().name;
+    config.plugin_options[config.loss] = GetParam().options;
     return config;
   }
-  /// The fields of a dataset that the objective reads, as --synthetic.fields takes them.
+  /// The fields of a dataset that the loss reads, as --synthetic.fields takes them.
   static std::string fields() {
     const Parts parts = make_parts(config(), host());
     Program program;
@@ -48,14 +48,14 @@ class ObjectiveConformance : public ::testing::TestWithParam<Candidate> {
     if (const std::string made_up = fields(); !made_up.empty()) with_fields.plugin_options["synthetic"]["fields"] = made_up;
     return plan_run(with_fields, host());
   }
-  static Words words_of_objective() {
-    Words words{std::string("--model=") + model, "--dataset=synthetic", "--objective=" + GetParam().name, "--sequence=16"};
+  static Words words_of_loss() {
+    Words words{std::string("--model=") + model, "--dataset=synthetic", "--loss=" + GetParam().name, "--sequence=16"};
     for (const auto& [option, value] : GetParam().options) words.push_back("--" + GetParam().name + "." + option + "=" + value);
     if (const std::string made_up = fields(); !made_up.empty()) words.push_back("--synthetic.fields=" + made_up);
     return words;
   }
   ArchiveReader trained(const std::string& archive, const Words& more) const {
-    Words words = words_of_objective();
+    Words words = words_of_loss();
     words.insert(words.end(), {"--global-batch=4", "--device=cpu", "--cpu.threads=1", "--strategy=ddp"});
     words.insert(words.end(), more.begin(), more.end());
     test::add_fallbacks(words, {"--steps=4", "--precision=fp32"});
@@ -64,22 +64,22 @@ class ObjectiveConformance : public ::testing::TestWithParam<Candidate> {
   const TemporaryFolder folder_;
 };
 
-TEST_P(ObjectiveConformance, ProgramsAreLegalAndTheSameEachTime) {
+TEST_P(LossConformance, ProgramsAreLegalAndTheSameEachTime) {
   EXPECT_EQ(to_text(planned().step(0)), to_text(planned().step(0)));
 }
 
-TEST_P(ObjectiveConformance, SaysWhatItIs) {
-  EXPECT_FALSE(planned().parts().objective->objective().describe().empty());
+TEST_P(LossConformance, SaysWhatItIs) {
+  EXPECT_FALSE(planned().parts().loss->loss().describe().empty());
 }
 
-TEST_P(ObjectiveConformance, IsTrained) {
+TEST_P(LossConformance, IsTrained) {
   const std::vector<double> still = trained("still.h5", {"--learning-rate=0"}).column("loss"),
                             found = trained("moved.h5", {"--learning-rate=0.01"}).column("loss");
   ASSERT_EQ(found.size(), still.size());
   EXPECT_GT(std::abs(found.back() - still.back()), 1e-5);
 }
 
-TEST_P(ObjectiveConformance, SequencesThatFillAnEvaluationsBatchAddNothing) {
+TEST_P(LossConformance, SequencesThatFillAnEvaluationsBatchAddNothing) {
   const Words evaluates{"--steps=1", "--evaluate-every=1", "--evaluate-sequences=3", "--learning-rate=0"};
   Words of_one = evaluates, of_four = evaluates;
   of_one.push_back("--batch=1");
@@ -88,11 +88,11 @@ TEST_P(ObjectiveConformance, SequencesThatFillAnEvaluationsBatchAddNothing) {
   EXPECT_NEAR(loss("four.h5", of_four) / loss("one.h5", of_one), 1, 1e-5);
 }
 
-TEST_P(ObjectiveConformance, LayoutsTrainAsOneRankDoes) {
+TEST_P(LossConformance, LayoutsTrainAsOneRankDoes) {
   for (const char* strategy : {"zero2", "tp-sp", "pipeline", "cp"}) {
     if (!host().has("strategy", strategy)) continue;
     SCOPED_TRACE(strategy);
-    Words words = words_of_objective();
+    Words words = words_of_loss();
     words.insert(words.begin(), {testing::consist_program(), "prove"});
     words.insert(words.end(), {"--precision=fp32", "--batch=2", "--ranks=2", std::string("--strategy=") + strategy + "=2"});
     const test::ChildResult result = test::run_child(words, std::chrono::seconds(120));
@@ -101,10 +101,9 @@ TEST_P(ObjectiveConformance, LayoutsTrainAsOneRankDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Objectives, ObjectiveConformance,
-                         ::testing::ValuesIn(testing::candidates("objective", "CONSIST_CONFORMANCE_OBJECTIVES")),
+INSTANTIATE_TEST_SUITE_P(Losses, LossConformance, ::testing::ValuesIn(testing::candidates("loss", "CONSIST_CONFORMANCE_LOSSES")),
                          [](const auto& info) { return testing::test_name(info); });
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ObjectiveConformance);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LossConformance);
 
 }  // namespace
 }  // namespace consist

@@ -2,7 +2,7 @@
 // temperature, with a part of the cross-entropy.
 #include <consist/error.h>
 #include <consist/layers.h>
-#include <consist/objective.h>
+#include <consist/loss.h>
 #include <consist/plugin.h>
 
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace consist;
 
-class Distillation final : public Objective {
+class Distillation final : public Loss {
  public:
   explicit Distillation(const Options& options)
       : teacher_(options.text("teacher")), temperature_(options.real("temperature")), share_(options.real("share")) {
@@ -53,8 +53,7 @@ class Distillation final : public Objective {
 
 }  // namespace
 
-CONSIST_PLUGIN(objective, consist::Objective, Distillation, "my-distillation", "1.0.0",
-               "learns from a frozen teacher's distribution");
+CONSIST_PLUGIN(loss, consist::Loss, Distillation, "my-distillation", "1.0.0", "learns from a frozen teacher's distribution");
 CONSIST_PLUGIN_OPTIONS({"teacher", consist::OptionKind::text, "", "the model to learn from, as --model takes it"},
                        {"temperature", consist::OptionKind::real, "1", "by which logits of both are divided"},
                        {"share", consist::OptionKind::real, "0.5",

@@ -1,5 +1,5 @@
-// Objectives: losses beside the prediction of the next token, with other models of frozen weights in the same step, such as a
-// teacher (Hinton et al., 2015) or the reference of preferences (Rafailov et al., 2023).
+// Losses: what is trained on in place of the next token's cross-entropy, with other models of frozen weights in the same step, such
+// as a teacher (Hinton et al., 2015) or the reference of preferences (Rafailov et al., 2023).
 #pragma once
 
 #include <span>
@@ -24,11 +24,11 @@ struct FrozenModel {
   std::string model;  ///< as --model takes it; empty: the architecture and the weights from which the trained model begins
 };
 
-/// The plugin kind "objective", chosen by --objective: what is trained on instead of the next token's cross-entropy. It sees
+/// The plugin kind "loss", chosen by --loss: what is trained on instead of the next token's cross-entropy. It sees
 /// logical shapes: no ranks, no dtypes, no devices. THREADS: any; the functions are called for several programs at a time.
-class CONSIST_API Objective {
+class CONSIST_API Loss {
  public:
-  virtual ~Objective();
+  virtual ~Loss();
 
   /// Other models that build() wants beside the one that is trained. Constant. The default has none.
   virtual std::vector<FrozenModel> frozen_models() const;
