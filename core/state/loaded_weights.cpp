@@ -70,9 +70,7 @@ class FolderWeights {
  public:
   /// `architecture`: what config.json describes. `prefix`: of the program's names before those of files.
   FolderWeights(const std::string& folder, const Architecture& architecture, std::string prefix = "")
-      : folder_(folder), weights_(folder), model_(whole_model(architecture, {})), prefix_(std::move(prefix)) {
-    refuse_left_over();
-  }
+      : folder_(folder), weights_(folder), model_(whole_model(architecture, {})), prefix_(std::move(prefix)) {}
 
   void add(const Program& program, const Parameter& parameter) {
     const std::string name = parameter.name.substr(prefix_.size());
@@ -94,10 +92,7 @@ class FolderWeights {
     return true;
   }
 
- private:
-  bool is_parameter(const char* name) const {
-    return std::any_of(model_.parameters.begin(), model_.parameters.end(), [&](const Parameter& p) { return p.name == name; });
-  }
+  /// Once all parameters of this rank are added: a tensor of a wrong shape is the better message.
   void refuse_left_over() const {
     const std::vector<std::string> all = weights_.names();
     std::set<std::string, std::less<>> left_over(all.begin(), all.end());
@@ -111,6 +106,10 @@ class FolderWeights {
                     " have no place in the model that config.json describes");
   }
 
+ private:
+  bool is_parameter(const char* name) const {
+    return std::any_of(model_.parameters.begin(), model_.parameters.end(), [&](const Parameter& p) { return p.name == name; });
+  }
   std::string folder_;
   ModelWeights weights_;
   Program model_;
@@ -135,7 +134,6 @@ std::map<std::string, FolderWeights, std::less<>> folders_of(const Parts& parts,
 void fill_weights(TrainingState& state, const Parts& parts, const RunConfig& config, int threads, bool checks_head) {
   std::map<std::string, FolderWeights, std::less<>> folders = folders_of(parts, config);
   if (folders.empty()) return state.initialize(config.seed, threads);
-  if (const auto own = folders.find(""); own != folders.end() && checks_head) own->second.check_head();
   const Program& program = state.step().program();
   std::optional<ModelWeights> adapter;
   if (!parts.adapter_folder.empty()) adapter.emplace(adapter_in(parts));
@@ -150,6 +148,8 @@ void fill_weights(TrainingState& state, const Parts& parts, const RunConfig& con
       folder->second.add(program, parameter);
     }
   }
+  if (const auto own = folders.find(""); own != folders.end() && checks_head) own->second.check_head();
+  for (const auto& [model, folder] : folders) folder.refuse_left_over();
   state.load_weights(
       [&](const std::string& name, std::int64_t first, std::span<float> out) {
         const Parameter& parameter = *parameters.find(name)->second;
