@@ -168,9 +168,10 @@ int train(const CommandLine& line) {
 constinit const Command train_command{
     .name = "train",
     .summary = "train a model",
-    .usage = "--model NAME [OPTIONS] [--<part>.<option> VALUE: consist plugins NAME]...",
+    .usage = "--model NAME [OPTIONS] [--<part>.<option> VALUE]...",
     .own = train_options,
-    .example = "consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n",
+    .notes = "Options of parts: consist plugins NAME; ",  // in one line with the example: the help fits a screen
+    .example = "consist train --model qwen3-tiny --ranks 2 --archive run.h5\n",
     .takes = Takes::all,
     .is_of_runs = true,
     .run = train};
