@@ -5,8 +5,8 @@
 #include <charconv>
 #include <string>
 
-/// The shortest text that reads as this number; in brackets, since it may be negative.
+/// The shortest text that reads as this number.
 inline std::string number(double value) {
   std::array<char, 32> digits{};
-  return "(" + std::string(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr) + ")";
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
 }
