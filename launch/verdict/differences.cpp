@@ -41,6 +41,7 @@ Difference of_configuration(const std::string& name, const SideRun& a, const Sid
   if (name == "sequence") return {.kind = "sizes", .prevents = all};
   if (is_of_data(name, a.dataset) || is_of_data(name, b.dataset)) return {.kind = "data", .prevents = trained};
   if (name == "from_scratch") return {.kind = "data", .prevents = trained};
+  if (name == "loss") return {.kind = "training", .prevents = trained};
   if (name == "seed") return {.kind = "data", .prevents = {}};  // judged by the seeds of the runs
   if (name == "steps" || name == "epochs") {
     const bool constant = a.schedule == "constant" && b.schedule == "constant";

@@ -178,6 +178,12 @@ TEST_F(Sides, SayFirstWhatMakesThemIncomparable) {
   EXPECT_THAT(text, HasSubstr("sequence: 32 (A), 64 (B); prevents: speed, memory, loss and energy"));
 }
 
+TEST_F(Sides, LossesOfTwoKindsAreNotJudged) {
+  const Verdict verdict = verdict_on(side("a", 3, {}, 0), side("b", 3, {.config = {{"/loss", "dpo"}}}, 1), {.slower = 0.5});
+  EXPECT_EQ(kinds_of(verdict).at("loss"), "training");
+  EXPECT_THAT(verdict_text(verdict), HasSubstr("loss: next-token (A), dpo (B); prevents: loss"));
+}
+
 TEST_F(Sides, LossesAreJudgedOnTheSameData) {
   const auto seeded = [](int seed, double loss) { return SideArchive{.loss = loss, .config = {{"/seed", seed}}}; };
   const std::string a = side("a", 1, seeded(0, 7), 0);
