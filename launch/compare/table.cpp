@@ -250,14 +250,22 @@ std::string legend(const std::vector<CompareRow>& rows, const std::vector<Compar
   return text;
 }
 
+/// The --loss of a row, where rows have several.
+std::string loss_of(const CompareRow& row) {
+  for (const auto& [option, value] : row.varied) {
+    if (option == "loss") return value;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<double> parities(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
-  std::map<std::string, const CompareOutcome*> reference;
+  std::map<std::pair<std::string, std::string>, const CompareOutcome*> reference;  // by model and kind of loss
   std::vector<double> parity(rows.size(), unknown);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!outcomes[i].finished()) continue;
-    const CompareOutcome& first = *reference.try_emplace(model_of(rows[i]), &outcomes[i]).first->second;
+    const CompareOutcome& first = *reference.try_emplace({model_of(rows[i]), loss_of(rows[i])}, &outcomes[i]).first->second;
     const double loss = outcomes[i].runs.front().final_loss, of_first = first.runs.front().final_loss;
     if (outcomes[i].step_tokens == first.step_tokens) parity[i] = (loss - of_first) / of_first;
   }
@@ -267,7 +275,8 @@ std::vector<double> parities(const std::vector<CompareRow>& rows, const std::vec
 std::string comparison_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, int columns) {
   std::vector<Line> lines(1);
   lines[0].cells.push_back("");
-  for (const auto& [option, value] : rows.front().varied) lines[0].cells.push_back(upper(option));
+  for (const auto& [option, value] : rows.front().varied)
+    lines[0].cells.push_back(option == "loss" ? "TRAINED ON" : upper(option));
   const std::size_t texts = lines[0].cells.size();
   const std::vector<NumberColumn> numbers = number_columns(outcomes);
   for (const NumberColumn& column : numbers) lines[0].cells.emplace_back(column.header);
