@@ -42,7 +42,12 @@ std::vector<FoundFrozen> find_frozen(const Loss& loss, const FoundModel& trained
     if (!wanted.model.empty() && !config.frozen_like_trained) {
       RunConfig other = config;
       other.model = wanted.model;
-      found = find_model(other, host);
+      try {
+        found = find_model(other, host);
+      } catch (const UsageError& error) {
+        throw UsageError("--loss " + config.loss + " wants a model '" + wanted.name +
+                         "' beside the trained one, which is taken as --model is: " + error.what());
+      }
     }
     const bool is_trained = wanted.model.empty(), has_weights = !found.folder.empty() && !(is_trained && config.from_scratch);
     all.push_back({wanted.name, found.architecture, found.model, has_weights ? found.folder : "", is_trained});
@@ -155,7 +160,7 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
   }
   return {.architecture = architecture.get(),
           .precision = precision.get(),
-          .model_name = "model '" + model_name + "'",
+          .model_name = "model '" + model_name + "'" + (loss ? " with loss '" + config.loss + "'" : ""),
           .precision_name = "precision '" + config.precision + "'",
           .strategies = uses,
           .ranks = config.ranks,

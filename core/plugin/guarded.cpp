@@ -84,8 +84,11 @@ class GuardedLoss final : public Guarded<Loss> {
   TensorId build(Builder& builder, const ModelHead& trained, std::span<const ModelHead> frozen,
                  double loss_scale) const override {
     const TensorId loss = call<&Part::build>("build", builder, trained, frozen, loss_scale);
-    if (loss < 0 || loss >= std::ssize(builder.program().tensors) || builder[loss].shape.rank() != 0)
-      refuse("made a loss in build() that is no scalar; layers::total makes one");
+    if (loss < 0 || loss >= std::ssize(builder.program().tensors))
+      refuse("returned no tensor from build(); it must return the loss, such as layers::total makes it");
+    if (builder[loss].shape.rank() != 0)
+      refuse("returned '" + builder[loss].name + "' from build(), of shape " + builder[loss].shape.text() +
+             "; the loss must be a scalar, such as layers::total makes it");
     return loss;
   }
   std::string describe() const override { return one_line(call<&Part::describe>("describe")); }

@@ -126,7 +126,16 @@ std::string banner(const Plan& plan, const Dataset& dataset, const PlannedMemory
           std::string(name_of(d.moment)) + "; " + parts.optimizers(config).describe() + "; learning rate " +
           rate_text(config.learning_rate) + ", " + parts.schedule->describe();
   if (parts.adapted) text += "\nadapter: " + parts.adapted->adapter().describe();
-  if (parts.loss) text += "\ntrained on: " + parts.loss->loss().describe();
+  if (parts.loss) {
+    text += "\ntrained on: " + parts.loss->loss().describe();
+    for (const FoundFrozen& model : parts.loss->frozen()) {
+      const std::string from = model.is_trained_model ? "the trained model's at the start"
+                               : model.folder.empty() ? "random"
+                                                      : model.folder;
+      text += "\nfrozen model '" + model.name + "': " + si_text(static_cast<double>(model.architecture->sizes().parameters)) +
+              "parameters, weights: " + from;
+    }
+  }
   if (summary.fp8_flops > 0)
     text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
   if (!summary.parts.empty()) text += "\n" + summary.parts;

@@ -189,9 +189,10 @@ std::string part_text(const json& config, const std::string& kind, const char* n
 
 void check_same_trained(const CheckpointState& saved, const std::string& path, const RunConfig& config) {
   const json then = parse_json(saved.config, path + ": its configuration"), now = json::parse(config.to_json());
-  const auto text = [](const json& of) {
+  const bool same_loss = then.value("loss", next_token) == now.value("loss", next_token);
+  const auto text = [&](const json& of) {
     const std::string frozen = of.value("freeze", ""), trained = of.value("train_only", ""),
-                      adapter = part_text(of, "adapter", no_adapter), loss = part_text(of, "loss", next_token);
+                      adapter = part_text(of, "adapter", no_adapter), loss = part_text(of, "loss", same_loss ? next_token : "");
     const std::string what = adapter + (adapter.empty() || loss.empty() ? "" : " ") + loss;
     if (!what.empty()) return frozen.empty() ? what : what + " --freeze '" + frozen + "'";
     return !frozen.empty() ? "--freeze '" + frozen + "'" : !trained.empty() ? "--train-only '" + trained + "'" : "no parameter frozen";

@@ -9,6 +9,7 @@
 #include "consist/model.h"
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/config/run_config.h"
 #include "core/plugin/host.h"
 #include "launch/cluster/shell.h"
 #include "launch/commands/commands.h"
@@ -24,6 +25,8 @@ constexpr RunOption new_options[] = {
     valued("into", OptionKind::text, "", "FOLDER", "the folder to write, which must be empty or not there (default: NAME)")};
 
 void require_free_plugin_name(const std::string& name, const PluginHost& host) {
+  if (name == next_token)
+    throw UsageError("'" + name + "' is the loss that models make themselves, which --loss means by it; take another name");
   for (const PluginFile& file : host.files()) {
     if (file.name == name)
       throw UsageError("'" + name + "' is the name of a part already (" + file.kind + ", " + file.path.string() +

@@ -58,6 +58,7 @@ TEST_F(NewPart, NamesThatArePartsOpsOrPresetsAreRefused) {
   EXPECT_THAT(refused({"op", "rms-norm", "--into", *folder_ / "none"}), HasSubstr("there is an op 'rms_norm' already"));
   EXPECT_THAT(refused({"model", "qwen3", "--into", *folder_ / "none"}),
               HasSubstr("the model 'qwen' has a preset 'qwen3-tiny' already"));
+  EXPECT_THAT(refused({"loss", "next-token", "--into", *folder_ / "none"}), HasSubstr("'next-token' is the loss that models make"));
   EXPECT_FALSE(fs::exists(*folder_ / "none"));
 }
 
