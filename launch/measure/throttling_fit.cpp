@@ -12,7 +12,8 @@ namespace consist::launch {
 namespace {
 
 constexpr double first_lag = 0.025, least_lag = 1e-3, most_lag = 1;  // seconds
-constexpr double first_demand = 0.3, most_demand = 3, first_memory_bound = 0.3;
+/// Less than the least, such as what rounding leaves of a difference, is none: a machine file has no such figure.
+constexpr double first_demand = 0.3, least_demand = 1e-9, most_demand = 3, first_memory_bound = 0.3;
 constexpr double little = 0.9;  // of the deviations that are left: above it nothing is explained
 
 /// Indices of equal instructions, over all steps.
@@ -130,7 +131,8 @@ ThrottlingFit fit_throttling(const std::vector<std::vector<OpSample>>& steps) {
       better = try_out(changed) || better;
       for (const auto& [kind, demand] : std::map<std::string, double>(best.demand)) {
         changed = best;
-        changed.demand[kind] = std::clamp(demand + more, 0.0, most_demand);
+        const double next = std::clamp(demand + more, 0.0, most_demand);
+        changed.demand[kind] = next < least_demand ? 0 : next;
         better = try_out(changed) || better;
       }
     }
