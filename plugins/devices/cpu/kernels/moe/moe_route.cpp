@@ -1,7 +1,6 @@
 // moe_route and its gradient, count_choices, balance_loss and its gradient.
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "plugins/devices/common/forced_route.h"
 #include "plugins/devices/cpu/kernels/attention/softmax.h"
@@ -22,10 +21,6 @@ struct Scoring {
         kept_groups(r.attributes.integer_or("kept_groups", 1)) {}
 };
 
-float sigmoid_of(float logit) {
-  return 1 / (1 + exp_fast(-logit));
-}
-
 /// The scores of a token's experts: softmax or sigmoids of the logits.
 template <typename T>
 struct Scores {
@@ -41,7 +36,7 @@ struct Scores {
     for (std::int64_t e = 0; e < experts; ++e) sum += of(e);
   }
   float probability(std::int64_t e) const { return exp_fast(load(logits[e]) - softmax.largest) / softmax.sum; }
-  float of(std::int64_t e) const { return sigmoid ? sigmoid_of(load(logits[e])) : probability(e); }
+  float of(std::int64_t e) const { return sigmoid ? cpu::sigmoid(load(logits[e])) : probability(e); }
 };
 
 /// Each thread sums the statistics of a interval of tokens; the intervals' sums are added in their order.
@@ -54,7 +49,9 @@ class Route final : public Kernel {
         router_(static_cast<std::uint32_t>(r.attributes.integer_or("router", 0))),
         normalize_(r.attributes.integer("normalize") != 0),
         scoring_(r) {}
-  std::int64_t workspace_bytes() const override { return threads_ * width() * std::int64_t{sizeof(double)}; }
+  std::int64_t workspace_bytes() const override {
+    return threads_ * (width() * std::int64_t{sizeof(double)} + keys() * std::int64_t{sizeof(float)});
+  }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const T* logits = in[0].as<T>();               // [tokens, experts]
     const bool forced = !at(in, 1).absent();
@@ -66,18 +63,19 @@ class Route final : public Kernel {
     auto* experts = out[1].as<std::int32_t>();     // [tokens, choices]
     float* statistics = out[2].as<float>();        // [2 experts + 1]
     auto* sums = static_cast<double*>(workspace);  // [threads, 2 experts + 1]
+    auto* all_keys = reinterpret_cast<float*>(sums + threads_ * width());  // [threads, experts + groups]
     const std::int64_t tokens = in[0].shape.rows(), choices = out[0].shape.last();
     parallel_for(threads_, [=, this](int part) {
       double* sum = sums + part * width();
       std::fill_n(sum, width(), 0.0);
       const Part range = part_of(tokens, part, threads_);
-      std::vector<float> keys(static_cast<std::size_t>(experts_));
+      float* const keys_here = all_keys + part * keys();
       for (std::int64_t token = range.first; token < range.last; ++token) {
         std::int32_t* const chosen = experts + token * choices;
         if (forced)
           force(kernels::forced_route(intervals, orders, static_cast<int>(experts_), ids[token], router_), choices, chosen);
         else
-          choose(logits + token * experts_, bias, keys, choices, chosen);
+          choose(logits + token * experts_, bias, keys_here, choices, chosen);
         weigh(logits + token * experts_, choices, weights + token * choices, chosen, sum);
       }
     });
@@ -90,37 +88,37 @@ class Route final : public Kernel {
 
  private:
   std::int64_t width() const { return 2 * experts_ + 1; }
+  std::int64_t keys() const { return experts_ + scoring_.groups; }  ///< of a token: of its experts, and the sums of groups
   /// Keys of experts in groups that are not among the best, by the sum of their two largest, become -inf.
-  void keep_groups(std::vector<float>& keys) const {
+  void keep_groups(float* keys) const {
     const std::int64_t each = experts_ / scoring_.groups;
-    std::vector<float> sums;
-    for (auto first = keys.begin(); first != keys.end(); first += each) {
+    float* const sums = keys + experts_;
+    for (std::int64_t group = 0; group < scoring_.groups; ++group) {
       float best = -INFINITY, second = -INFINITY;
-      for (auto key = first; key != first + each; ++key) {
+      for (const float *key = keys + group * each, *last = key + each; key != last; ++key) {
         second = std::max(second, std::min(best, *key));
         best = std::max(best, *key);
       }
-      sums.push_back(best + second);
+      sums[group] = best + second;
     }
     for (std::int64_t group = 0; group < scoring_.groups; ++group) {
-      const float sum = sums[static_cast<std::size_t>(group)];
       std::int64_t better = 0;  // groups, of equal ones those before it
       for (std::int64_t other = 0; other < scoring_.groups; ++other)
-        better += sums[static_cast<std::size_t>(other)] > sum || (sums[static_cast<std::size_t>(other)] == sum && other < group);
-      if (better >= scoring_.kept_groups) std::fill_n(keys.begin() + group * each, each, -INFINITY);
+        better += sums[other] > sums[group] || (sums[other] == sums[group] && other < group);
+      if (better >= scoring_.kept_groups) std::fill_n(keys + group * each, each, -INFINITY);
     }
   }
-  void choose(const T* logits, const T* bias, std::vector<float>& keys, std::int64_t choices, std::int32_t* experts) const {
+  void choose(const T* logits, const T* bias, float* keys, std::int64_t choices, std::int32_t* experts) const {
     for (std::int64_t e = 0; e < experts_; ++e) {
-      float& key = keys[static_cast<std::size_t>(e)] = load(logits[e]);
-      if (scoring_.sigmoid) key = sigmoid_of(key) + (bias == nullptr ? 0.0F : load(bias[e]));
+      keys[e] = load(logits[e]);
+      if (scoring_.sigmoid) keys[e] = sigmoid(keys[e]) + (bias == nullptr ? 0.0F : load(bias[e]));
     }
     if (scoring_.groups > 1) keep_groups(keys);
     for (std::int64_t slot = 0; slot < choices; ++slot) {
       std::int32_t best = -1;
       for (std::int32_t e = 0; e < experts_; ++e) {
         if (std::find(experts, experts + slot, e) != experts + slot) continue;
-        if (best < 0 || keys[static_cast<std::size_t>(e)] > keys[static_cast<std::size_t>(best)]) best = e;
+        if (best < 0 || keys[e] > keys[best]) best = e;
       }
       experts[slot] = best;
     }
