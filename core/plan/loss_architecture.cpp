@@ -59,6 +59,7 @@ std::map<TensorId, TensorId> freeze_from(Program& program, std::size_t first, co
     }
     p.name = program[p.tensor].name = model.name + "." + p.name;
     p.model = model.name;
+    p.fixed = true;
     p.trainable = false;
     kept.push_back(std::move(p));
   }

@@ -186,7 +186,9 @@ Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& m, const std::st
   std::vector<TensorId> inputs{logits};
   if (m.bias != no_tensor) {
     inputs = {logits, no_tensor, no_tensor, m.bias};
-    for (Parameter& p : b.program().parameters) p.trainable = p.trainable && p.tensor != m.bias;
+    for (Parameter& p : b.program().parameters) {
+      if (p.tensor == m.bias) p.fixed = true, p.trainable = false;
+    }
   }
   const std::vector<TensorId> routed =
       b.emit("moe_route", std::move(inputs), std::move(routing), {name + ".weights", name + ".experts", name + ".statistics"});

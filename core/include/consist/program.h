@@ -91,6 +91,7 @@ struct Parameter {
   int tied_replica = -1;          ///< the rank whose program trains this parameter too (see stage_axis), -1: none
   TensorId master = no_tensor;    ///< the weight that the optimizer keeps, once it is there; absent in fp32
   std::vector<ParameterState> states;  ///< of the optimizer, once they are there
+  bool fixed = false;  ///< nothing trains it, whatever --train-only says: a router's bias, weights of a frozen model
   std::string model;  ///< the loss's frozen model that it is of (FrozenModel::name); empty: it is of the trained model
 };
 
