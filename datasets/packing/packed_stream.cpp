@@ -54,9 +54,7 @@ PackedStream::PackedStream(std::shared_ptr<const TokenSource> train, std::shared
 
 std::int64_t PackedStream::train_position(std::int64_t index) const {
   if (index < 0) throw Error("training sequence " + std::to_string(index) + " was asked for");
-  const auto epoch = static_cast<std::uint64_t>(index / train_windows_);
-  const Permutation order(train_windows_, request_.seed * 0x9e3779b97f4a7c15ULL + epoch);
-  return order(index % train_windows_) * request_.sequence_length;
+  return place_in_stream(index, train_windows_, request_.seed) * request_.sequence_length;
 }
 
 std::int64_t PackedStream::eval_position(std::int64_t index) const {

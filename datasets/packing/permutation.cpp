@@ -36,4 +36,9 @@ std::int64_t Permutation::operator()(std::int64_t index) const noexcept {
   return static_cast<std::int64_t>(value);
 }
 
+std::int64_t place_in_stream(std::int64_t index, std::int64_t count, std::uint64_t seed) {
+  const auto epoch = static_cast<std::uint64_t>(index / count);
+  return Permutation(count, seed * 0x9e3779b97f4a7c15ULL + epoch)(index % count);
+}
+
 }  // namespace consist::packing

@@ -19,4 +19,7 @@ class Permutation {
   int half_bits_;
 };
 
+/// Element `index` of the endless stream of `count` elements, of which each epoch has an order of its own by `seed`.
+std::int64_t place_in_stream(std::int64_t index, std::int64_t count, std::uint64_t seed);
+
 }  // namespace consist::packing

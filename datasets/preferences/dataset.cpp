@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "consist/files.h"
 #include "consist/json_input.h"
 #include "consist/plugin.h"
 #include "consist/text.h"
@@ -19,8 +18,8 @@
 #include "datasets/records/encoded_chat.h"
 #include "datasets/records/json_lines.h"
 #include "datasets/records/option_values.h"
+#include "datasets/records/read_rows.h"
 #include "datasets/tokenizer/chosen_tokenizer.h"
-#include "datasets/tokenizer/progress.h"
 
 namespace {
 
@@ -87,19 +86,13 @@ class Preferences final : public Dataset {
   };
 
   void read_files() {
-    const std::vector<std::string> paths = packing::list_files(files_, "--preferences.files");
-    std::int64_t bytes = 0, done = 0, skipped = 0;
-    for (const std::string& path : paths) bytes += InputFile(path).size();
-    tokenizer::TokenizingProgress progress(bytes);
-    Json record;
-    for (const std::string& path : paths) {
-      const auto source = records::open_json_lines(path);
-      while (source->next(record)) {
-        if (!add(record, source->place())) ++skipped;
-        progress.say(done + source->bytes(), tokens_);
-      }
-      done += source->bytes();
-    }
+    std::int64_t skipped = 0;
+    const auto open_file = [](const std::string& path) { return records::open_json_lines(path); };
+    records::read_rows(packing::list_files(files_, "--preferences.files"), open_file,
+                       [&](const Json& record, const records::RecordSource& source) {
+                         if (!add(record, source.place())) ++skipped;
+                         return tokens_;
+                       });
     if (skipped > 0)
       warnings_.push_back(packing::count_of(skipped, "pair") + " of " + std::to_string(skipped + std::ssize(pairs_)) + " in " +
                           files_ + " did not fit a sequence of " + std::to_string(request_.sequence_length) +
@@ -145,9 +138,7 @@ class Preferences final : public Dataset {
   }
 
   const Pair& of_stream(std::int64_t index) const {
-    const std::int64_t count = train_sequences();
-    const packing::Permutation order(count, request_.seed * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(index / count));
-    return pairs_[static_cast<std::size_t>(order(index % count))];
+    return pairs_[static_cast<std::size_t>(packing::place_in_stream(index, train_sequences(), request_.seed))];
   }
   const Pair& of_evaluation(std::int64_t index) const { return pairs_[static_cast<std::size_t>(train_sequences() + index)]; }
 

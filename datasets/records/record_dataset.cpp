@@ -12,7 +12,7 @@
 #include "datasets/packing/file_list.h"
 #include "datasets/records/encoded_chat.h"
 #include "datasets/records/option_values.h"
-#include "datasets/tokenizer/progress.h"
+#include "datasets/records/read_rows.h"
 
 namespace consist::records {
 
@@ -162,20 +162,14 @@ RecordDataset::Rows RecordDataset::take_share(Rows& rows) const {
 RecordDataset::Rows RecordDataset::read(const std::string& files, const std::string& option) const {
   const std::vector<std::string> paths = packing::list_files(files, option);
   const std::vector<std::string> wanted = wanted_fields();
-  std::int64_t all_bytes = 0, done = 0;
-  for (const std::string& path : paths) all_bytes += InputFile(path).size();
-  tokenizer::TokenizingProgress progress(all_bytes);
   Rows rows;
-  Json record;
-  for (const std::string& path : paths) {
-    const auto source = open_records_(path, wanted);
-    while (source->next(record)) {
-      add_row(record, *source, rows);
-      progress.say(done + source->bytes(), static_cast<std::int64_t>(rows.tokens.size()));
-    }
-    done += source->bytes();
-    ++rows.files;
-  }
+  rows.files = std::ssize(paths);
+  read_rows(
+      paths, [&](const std::string& path) { return open_records_(path, wanted); },
+      [&](const Json& record, const RecordSource& source) {
+        add_row(record, source, rows);
+        return std::ssize(rows.tokens);
+      });
   tokenizer_->check(rows.tokens);
   if (has_mask() && rows.targets == 0 && !rows.tokens.empty())
     throw DataError(files + " has " + count_of(static_cast<long long>(rows.documents.size()), "conversation") +
