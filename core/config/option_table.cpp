@@ -152,7 +152,7 @@ Json get_clip(const C& config) {
 constexpr RunOption table[] = {
     row<&C::model>({"model", text, "", "preset, model folder, hf://ORG/NAME"}, "NAME|FOLDER", configuration, program),
     row<&C::adapter>({"adapter", text, "none", "lora: trained instead of the model"}, "A", configuration, program),
-    row<&C::loss>({"loss", text, "next-token", "the plugin of the loss"}, "O", configuration, program),
+    row<&C::loss>({"loss", text, "next-token", "the plugin of the loss"}, "L", configuration, program),
     source({"config", text, "", "options of TOML, JSON or an archive's run"}, "FILE"),
     source({"print-config", flag, "false", "write such a file instead of running"}, "", display),
     row_of<set_strategies, get_strategies>({"strategy", text, "ddp", "one, a=2+b, or on two axes a=2x4"}, "S", configuration,

@@ -67,6 +67,11 @@ class ExpressionOp : public NamedOp {
     return shape;
   }
 
+  void require_one_result(const Expressions& f) const {
+    if (f.results().size() != 1)
+      fail("'" + f.text() + "' has " + std::to_string(f.results().size()) + " results, it must have one");
+  }
+
   /// True if one input is partial, all others are there as they are, and results are proportional to it.
   bool keeps_summands(const AxisSharding& axis, const Expressions& f) const {
     int summands = -1;

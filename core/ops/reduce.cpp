@@ -15,8 +15,7 @@ class Reduce final : public ExpressionOp {
     const Expressions f = expressions(attributes);
     Shape shape = checked_shape(in, f, attributes);
     require(shape.rank() > 0, "a scalar has no channels");
-    if (f.results().size() != 1)
-      fail("'" + f.text() + "' has " + std::to_string(f.results().size()) + " results, it must have one");
+    require_one_result(f);
     const std::string& by = attributes.string("by");
     if (by != "sum" && by != "max" && by != "logsumexp") fail("attribute 'by' is '" + by + "', it must be sum, max or logsumexp");
     shape[shape.rank() - 1] = 1;
@@ -73,8 +72,7 @@ class Total final : public ExpressionOp {
     const Expressions f = expressions(attributes);
     require(!attributes.has("columns"), "there are no elements of rows alone");
     checked_shape(in, f, attributes);
-    if (f.results().size() != 1)
-      fail("'" + f.text() + "' has " + std::to_string(f.results().size()) + " results, it must have one");
+    require_one_result(f);
     for (std::size_t k = 0; k < in.size(); ++k) {
       const Reads how = reads(f, k);
       if (how == Reads::row || how == Reads::channel)

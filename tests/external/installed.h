@@ -19,6 +19,12 @@
 
 namespace consist::test {
 
+using Words = std::vector<std::string>;
+inline Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 /// Runs to the end in the root folder, with nothing in the environment that points at the build; fails the test unless it exits
 /// with 0.
 inline std::string run_outside(std::vector<std::string> words, std::chrono::seconds limit = std::chrono::seconds(120)) {

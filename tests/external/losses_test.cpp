@@ -15,12 +15,8 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
+using test::operator+;
+using test::Words;
 
 class Losses : public test::Installed {
  protected:

@@ -19,12 +19,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
+using test::operator+;
+using test::Words;
 
 struct OwnOptimizer {
   const char *folder, *name;
