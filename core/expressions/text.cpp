@@ -144,8 +144,10 @@ class ExpressionParser {
       made = graph_.input(index, Reads::channel);
     } else if (take('r')) {
       made = graph_.input(index, Reads::row);
+    } else if (take('b')) {
+      made = graph_.input(index, Reads::block);
     } else {
-      fail("c, r or an element's number");
+      fail("c, r, b or an element's number");
     }
     need(']');
     return made;
@@ -247,6 +249,8 @@ class ExpressionPrinter {
         return name + "[c]";
       case Reads::row:
         return name + "[r]";
+      case Reads::block:
+        return name + "[b]";
       case Reads::element:
         return name + "[" + std::to_string(node.element) + "]";
     }

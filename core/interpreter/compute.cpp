@@ -164,6 +164,20 @@ void reduce(Work& w) {
   made.shape = w.out_shape(0);
   w.out(0, made);
 }
+void margins(Work& w) {
+  const reference::Values in = w.all(w.inputs());
+  const Expressions f = Expressions::parse(w.attributes().string("f"));
+  const auto whole = static_cast<std::size_t>(f.first_read(Reads::same));
+  const reference::MatrixSlice slice = w.slice(whole);
+  const Shape shape = in[whole]->shape;
+  const std::int64_t rows = w.makes(0) ? w.out_shape(0).elements() : (slice.first + shape.elements()) / w.out_shape(1)[0] + 1;
+  reference::Values made = reference::margins(in, f, shape, rows, slice);
+  if (w.makes(0)) made[0]->shape = w.out_shape(0);
+  w.out_all(made);
+}
+void map_in_place(Work& w) {
+  w.out_all(reference::map(w.all(w.inputs()), Expressions::parse(w.attributes().string("f")), w.out_shape(0), w.slice(0)));
+}
 void total(Work& w) {
   w.out_all(reference::total(w.all(w.inputs()), w.attributes().string("f")));
 }
@@ -321,6 +335,8 @@ std::map<std::string_view, Formula>& formulas() {
                                             {"map", map},
                                             {"reduce", reduce},
                                             {"total", total},
+                                            {"margins", margins},
+                                            {"map_in_place", map_in_place},
                                             {"swiglu", swiglu},
                                             {"swiglu_amax", swiglu},
                                             {"swiglu_grad", swiglu_grad},

@@ -39,6 +39,15 @@ class Work {
   /// Where the rank's part begins in the logical tensor.
   std::int64_t in_origin(std::size_t k, int dim) const { return origin(i_.inputs.at(k), dim); }
   std::int64_t out_origin(std::size_t k, int dim) const { return origin(i_.outputs.at(k), dim); }
+  /// The elements of the rank's matrix that an input is, where it is flat.
+  reference::MatrixSlice slice(std::size_t k) const {
+    const Tensor& tensor = program_[i_.inputs.at(k)];
+    const AxisSet flat = tensor.placements.flat_axes();
+    if (flat.empty()) return {};
+    Placements matrix = tensor.placements;
+    matrix.set(flat, Placement::replicate());
+    return {local_shape(tensor.shape, matrix, program_.mesh).last(), in_origin(k, 0)};
+  }
   Shape out_shape(std::size_t k) const { return program_.part(i_.outputs.at(k)).shape; }
   DType out_dtype(std::size_t k) const { return program_[i_.outputs.at(k)].dtype; }
 

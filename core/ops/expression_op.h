@@ -1,4 +1,5 @@
-// Base of the ops of expressions (consist/expression.h): map, with a result for each element, and reduce, with one for each row.
+// Base of the ops of expressions (consist/expression.h): map, with a result for each element, reduce, with one for each row, and
+// others that read elements so.
 #pragma once
 
 #include <optional>
@@ -23,11 +24,17 @@ class ExpressionOp : public NamedOp {
  protected:
   static Expressions expressions(const Attributes& attributes) { return Expressions::parse(attributes.string("f")); }
 
-  /// The way in which input k is read. ERRORS: not at all, or in two ways.
+  /// The first inputs, which the results replace: read as elements of the output's shape, or not at all.
+  virtual std::size_t replaced(const Expressions& /*f*/) const { return 0; }
+
+  /// The way in which input k is read. ERRORS: not at all, or in two ways, or by blocks.
   Reads reads(const Expressions& f, std::size_t k) const {
     const std::vector<Reads> found = f.reads_of(static_cast<int>(k));
+    if (k < replaced(f) && found.empty()) return Reads::same;
     if (found.empty()) fail("'" + f.text() + "' does not read " + letter_of(k) + ": leave the input out");
     if (found.size() > 1) fail("'" + f.text() + "' reads " + letter_of(k) + " in two ways, such as b and b[c]");
+    if (found[0] == Reads::block)
+      fail("'" + f.text() + "' reads " + letter_of(k) + " by blocks, which rules of map_update_N alone do");
     return found[0];
   }
   /// The first input that is read so, or none.
@@ -82,16 +89,18 @@ class ExpressionOp : public NamedOp {
     }
     return summands >= 0 && f.proportional_to(summands);
   }
+  /// As the first input that is read so and lies in parts.
+  Placement parts_of(const AxisSharding& axis, const Expressions& f, Reads leads) const {
+    for (std::size_t k = 0; k < axis.inputs.size(); ++k) {
+      if (reads(f, k) == leads && (axis.inputs[k].is_shard() || axis.inputs[k].is_flat())) return axis.inputs[k];
+    }
+    return Placement::replicate();
+  }
   /// Where the elements lie: as those inputs do that have all of them.
   Placement placement_of(const AxisSharding& axis, const Expressions& f, const Attributes& attributes, int last) const {
     const Reads leads = attributes.has("columns") ? Reads::row : Reads::same;
-    Placement placement = Placement::replicate();
-    bool broadcasts = false;
-    for (std::size_t k = axis.inputs.size(); k-- > 0;) {
-      const Reads how = reads(f, k);
-      broadcasts = broadcasts || how == Reads::channel || how == Reads::row;
-      if (how == leads && (axis.inputs[k].is_shard() || axis.inputs[k].is_flat())) placement = axis.inputs[k];
-    }
+    const Placement placement = parts_of(axis, f, leads);
+    const bool broadcasts = first_read(f, Reads::channel) || first_read(f, Reads::row);
     const bool numbers = f.reads_channel();
     if (placement.is_flat() && (broadcasts || numbers)) return Placement::replicate();  // a flat slice knows no channels
     return (leads == Reads::row || numbers) && placement.is_shard(last) ? Placement::replicate() : placement;
@@ -148,6 +157,7 @@ class ExpressionOp : public NamedOp {
       case Reads::row:
         if (whole.rank() > 0) shape[whole.rank() - 1] = 1;
         return shape;
+      case Reads::block:
       case Reads::element:
         return std::nullopt;
     }
@@ -170,7 +180,7 @@ class ExpressionOp : public NamedOp {
   static Placement placement_read(Reads how, Placement whole, int last) {
     if (how == Reads::same) return whole;
     if (how == Reads::channel) return whole.is_shard(last) ? Placement::shard(0) : Placement::replicate();
-    if (how == Reads::row) return whole.is_shard(last) ? Placement::replicate() : whole;
+    if (how == Reads::row) return whole.is_shard(last) || whole.is_flat() ? Placement::replicate() : whole;
     return Placement::replicate();
   }
 

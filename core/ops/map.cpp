@@ -1,4 +1,5 @@
-// map: expressions of the elements of its inputs (consist/expression.h), one result for each output.
+// map: expressions of the elements of its inputs (consist/expression.h), one result for each output. map_in_place: results that
+// replace the first inputs.
 #include "core/ops/expression_op.h"
 
 namespace consist::ops {
@@ -47,10 +48,48 @@ class Map final : public ExpressionOp {
   void differentiate(Differentiator& d, const Instruction& i) const override { differentiate_by_inputs(d, i, Reads::same); }
 };
 
+/// Result k replaces input k. All read what was there before. Of a flat slice the columns are those of an input that is read by
+/// channels.
+class MapInPlace final : public ExpressionOp {
+ public:
+  MapInPlace() : ExpressionOp("map_in_place") {}
+  Separable separable() const noexcept override { return Separable::no; }
+  bool takes_strided_view(int /*input*/) const noexcept override { return false; }
+  int updates_in_place(int output) const noexcept override { return output; }
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const Expressions f = expressions(attributes);
+    require(!attributes.has("columns"), "there are no elements of rows alone");
+    require(!f.reads_channel(), "the number of a channel is that of a slice: map what depends on it first");
+    const Shape shape = checked_shape(in, f, attributes);
+    for (std::size_t k = 0; k < f.results().size(); ++k) {
+      const TensorType& type = present(in, k);
+      if (k >= in.size() || reads(f, k) != Reads::same || (type.dtype != DType::f32 && type.dtype != DType::bf16))
+        fail("'" + f.text() + "' replaces " + letter_of(k) + ", which must be f32 or bf16 and be read as " + letter_of(k));
+      require(type.shape == shape, "inputs that are replaced must be of one shape");
+    }
+    return {in.begin(), in.begin() + static_cast<std::ptrdiff_t>(f.results().size())};
+  }
+
+  void shard(AxisSharding& axis, const Types& in, const Attributes& attributes) const override {
+    const Expressions f = expressions(attributes);
+    const Placement placement = axis.inputs[0];
+    require(!placement.is_partial(), "summands cannot be replaced: input a must be there as it is");
+    if (placement.is_flat() && first_read(f, Reads::row) && !first_read(f, Reads::channel))
+      fail("'" + f.text() + "' reads rows of a flat slice, whose columns no input that is read by channels states");
+    place_inputs(axis, f, placement, rank_of(in, f, attributes) - 1);
+    axis.outputs.assign(f.results().size(), placement);
+  }
+
+ protected:
+  std::size_t replaced(const Expressions& f) const override { return f.results().size(); }
+};
+
 }  // namespace
 
 void register_map(OpRegistry& registry) {
   registry.add(std::make_unique<Map>());
+  registry.add(std::make_unique<MapInPlace>());
 }
 
 }  // namespace consist::ops

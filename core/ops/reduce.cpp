@@ -1,5 +1,6 @@
 // reduce: an expression of the elements of its inputs (consist/expression.h), added up over the channels of each row, or the
-// largest, or the logarithm of the sum of exponentials. map reads the result as a[r]. total: added up over all elements.
+// largest, or the logarithm of the sum of exponentials. map reads the result as a[r]. total: added up over all elements. margins:
+// added up over each row, and over each column.
 #include "core/ops/expression_op.h"
 
 namespace consist::ops {
@@ -98,10 +99,45 @@ class Total final : public ExpressionOp {
   void differentiate(Differentiator& d, const Instruction& i) const override { differentiate_by_inputs(d, i, Reads::element); }
 };
 
+/// The sums over the channels of each row, and those over all rows for each channel: f32, without the dimension that is summed
+/// over. With attribute "columns_only" the former are absent.
+class Margins final : public ExpressionOp {
+ public:
+  Margins() : ExpressionOp("margins") {}
+  Separable separable() const noexcept override { return Separable::no; }
+  bool takes_strided_view(int /*input*/) const noexcept override { return false; }
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const Expressions f = expressions(attributes);
+    require(!attributes.has("columns"), "there are no elements of rows alone");
+    const Shape shape = checked_shape(in, f, attributes);
+    require(shape.rank() > 1, "a vector has no rows: take its total");
+    require_one_result(f);
+    require(!f.reads_channel(), "the number of a channel is that of a slice: map what depends on it first");
+    Types made{std::nullopt, TensorType{DType::f32, {shape.last()}}};
+    if (attributes.integer_or("columns_only", 0) == 0) made[0] = TensorType{DType::f32, without_last(shape)};
+    return made;
+  }
+
+  /// Each rank has the summands of its elements, whatever part of the matrix they are.
+  void shard(AxisSharding& axis, const Types& in, const Attributes& attributes) const override {
+    const Expressions f = expressions(attributes);
+    const int last = rank_of(in, f, attributes) - 1;
+    const Placement whole = parts_of(axis, f, Reads::same);
+    place_inputs(axis, f, whole, last);
+    const Placement rows = whole.is_flat() || whole.is_shard(last) ? Placement::partial() : whole,
+                    columns = whole.is_shard(last)   ? Placement::shard(0)
+                              : whole.is_replicate() ? whole
+                                                     : Placement::partial();
+    axis.outputs = {rows, columns};
+  }
+};
+
 }  // namespace
 
 void register_reduce(OpRegistry& registry) {
   registry.add(std::make_unique<Total>());
+  registry.add(std::make_unique<Margins>());
   registry.add(std::make_unique<Reduce>());
 }
 

@@ -203,7 +203,7 @@ Values map(const Values& in, const std::string& f) {
   return map(in, expressions, in[static_cast<std::size_t>(whole->input)]->shape);
 }
 
-Values map(const Values& in, const Expressions& expressions, const Shape& shape) {
+Values map(const Values& in, const Expressions& expressions, const Shape& shape, const MatrixSlice& slice) {
   const std::vector<ExpressionNode>& nodes = expressions.nodes();
   std::vector<bool> live(nodes.size(), false);
   for (const int result : expressions.results()) live[static_cast<std::size_t>(result)] = true;
@@ -211,7 +211,7 @@ Values map(const Values& in, const Expressions& expressions, const Shape& shape)
     for (int k = 0; live[n] && k < arguments_of(nodes[n].function); ++k)
       live[static_cast<std::size_t>(nodes[n].arguments[static_cast<std::size_t>(k)])] = true;
   }
-  const std::int64_t columns = shape.last();
+  const std::int64_t columns = slice.width != 0 ? slice.width : shape.last();
   Values made(expressions.results().size(), zeros(DType::f32, shape));
   std::vector<double> value(nodes.size());
   for (std::int64_t i = 0; i < shape.elements(); ++i) {
@@ -221,10 +221,11 @@ Values map(const Values& in, const Expressions& expressions, const Shape& shape)
       if (node.function == Function::constant) {
         value[n] = node.value;
       } else if (node.function == Function::channel) {
-        value[n] = static_cast<double>(i % columns);
+        value[n] = static_cast<double>((slice.first + i) % columns);
       } else if (node.function == Function::input) {
         const Value& x = *in[static_cast<std::size_t>(node.input)];
-        const std::array<std::int64_t, 4> at{i, i % columns, i / columns, node.element};
+        const std::int64_t of_matrix = slice.first + i;
+        const std::array<std::int64_t, 4> at{i, of_matrix % columns, of_matrix / columns, node.element};
         value[n] = x.at(at[static_cast<std::size_t>(node.reads)]);
       } else {
         std::array<double, 3> x{};
@@ -254,6 +255,17 @@ Values reduce(const Values& in, const Expressions& f, const std::string& by, con
           largest + std::log(std::accumulate(first, end, 0.0, [&](double sum, double x) { return sum + std::exp(x - largest); }));
   }
   return {made};
+}
+
+Values margins(const Values& in, const Expressions& f, const Shape& shape, std::int64_t rows, const MatrixSlice& slice) {
+  const Value elements = *map(in, f, shape, slice)[0];
+  const std::int64_t columns = slice.width != 0 ? slice.width : shape.last();
+  Value of_rows = zeros(DType::f32, {rows}), of_columns = zeros(DType::f32, {columns});
+  for (std::int64_t i = 0; i < shape.elements(); ++i) {
+    of_rows.at((slice.first + i) / columns) += elements.at(i);
+    of_columns.at((slice.first + i) % columns) += elements.at(i);
+  }
+  return {of_rows, of_columns};
 }
 
 Values total(const Values& in, const std::string& f) {

@@ -79,12 +79,19 @@ Values split(const Value& x, const std::string& parts);
 /// The inverse, which repeats shared parts. Absent ones are zeros.
 Values concat(const Values& in, const std::string& parts);
 
+/// A range of a matrix's elements, beside its vectors of rows and channels; without a width: all of a tensor.
+struct MatrixSlice {
+  std::int64_t width = 0, first = 0;
+};
+
 /// The results of expressions (consist/expression.h).
 Values map(const Values& in, const std::string& f);
 /// The same, for results of that shape.
-Values map(const Values& in, const Expressions& f, const Shape& shape);
+Values map(const Values& in, const Expressions& f, const Shape& shape, const MatrixSlice& slice = {});
 /// The sum of each row of elements of shape `shape` or, by "max", the largest.
 Values reduce(const Values& in, const Expressions& f, const std::string& by, const Shape& shape);
+/// The sums over the channels of each of `rows` rows, and over the rows for each channel.
+Values margins(const Values& in, const Expressions& f, const Shape& shape, std::int64_t rows, const MatrixSlice& slice = {});
 /// The sum over all elements.
 Values total(const Values& in, const std::string& f);
 

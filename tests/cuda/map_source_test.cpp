@@ -1,5 +1,5 @@
-// The sources that map and reduce write are taken by NVRTC, for GPUs with and without an instruction that rounds to bf16; no GPU
-// is needed.
+// The sources that map, reduce and margins write are taken by NVRTC, for GPUs with and without an instruction that rounds to
+// bf16; no GPU is needed.
 #include "plugins/devices/cuda/kernels/common/map_source.h"
 
 #include <gtest/gtest.h>
@@ -43,12 +43,16 @@ TEST(MapSource, NvrtcTakesEveryFunctionFormAndDtype) {
         EXPECT_EQ(refused(map_source(f, form), "sm_90"), "") << text;
         form.rounds_bf16 = false;
         EXPECT_EQ(refused(map_source(f, form), "sm_75"), "") << text;
+        form.flat = form.rows && !f.reads_channel();
+        if (form.flat) EXPECT_EQ(refused(map_source(f, form), "sm_90"), "") << text << " of a flat slice";
         if (f.results().size() > 1) continue;
+        if (!f.reads_channel()) EXPECT_EQ(refused(margin_tiles_source(f, form), "sm_90"), "") << text;
         for (const auto by : {kernels::ReduceBy::sum, kernels::ReduceBy::largest, kernels::ReduceBy::logsumexp})
           EXPECT_EQ(refused(reduce_source(f, form, by), "sm_75"), "") << text;
       }
     }
   }
+  EXPECT_EQ(refused(margin_sums_source(), "sm_75"), "");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Expressions on every device: map, and map_update_N.
+// Expressions on every device: map, map_in_place, margins, and map_update_N.
 #include "tests/kernels/device_kernel.h"
 
 namespace consist {
@@ -98,6 +98,85 @@ TEST_P(DeviceKernel, ExpressionsOfRowsAlone) {
   attributes.set("by", std::string("sum"));
   expect_close(run("reduce", {row, channel}, attributes)[0], *reference::reduce({row, channel}, f, "sum", {3, 5, 12})[0],
                2 * tolerance(), "reduce");
+}
+
+/// A matrix, and the slice of it that lies flat: all of its elements in rows where `count` is negative.
+struct SliceOfMatrix {
+  Shape matrix;
+  std::int64_t first = 0, count = -1;
+
+  bool is_flat() const { return count >= 0; }
+  Shape shape() const { return is_flat() ? Shape{count} : matrix; }
+  reference::MatrixSlice slice() const { return is_flat() ? reference::MatrixSlice{matrix[1], first} : reference::MatrixSlice{}; }
+  test::LocalParts parts(std::size_t inputs, Types outputs) const {
+    if (!is_flat()) return {};
+    return {std::vector<Origin>(inputs, Origin{first}), std::vector<Origin>(outputs.size(), Origin{first}), std::move(outputs)};
+  }
+};
+// Rows that are fewer and more than a block's, columns that fill no pack and several tiles; slices that begin and end within
+// rows, with rows, at packs and not, of one row, of less than one, and of nothing.
+const SliceOfMatrix slices_of_matrices[] = {{{7, 12}},
+                                            {{5, 257}},
+                                            {{130, 1032}},
+                                            {{600, 36}},
+                                            {{7, 12}, 0, 84},
+                                            {{7, 12}, 3, 29},
+                                            {{7, 12}, 28, 32},
+                                            {{7, 12}, 24, 12},
+                                            {{7, 12}, 17, 3},
+                                            {{7, 12}, 84, 0},
+                                            {{5, 257}, 514, 1},
+                                            {{5, 257}, 300, 257},
+                                            {{130, 1032}, 8, 65000},
+                                            {{130, 1032}, 1031, 100001},
+                                            {{600, 36}, 4000, 12004}};
+
+TEST_P(DeviceKernel, MapInPlace) {
+  const Value numbers{DType::f32, {3}, {0.5, -2, 0.25}};
+  for (const SliceOfMatrix& of : slices_of_matrices) {
+    SCOPED_TRACE(of.matrix.text() + " from " + std::to_string(of.first) + ", " + std::to_string(of.count));
+    const auto f32 = [&](const Shape& shape) { return reference::random_value(engine_, DType::f32, shape, 1, 0); };
+    const Value weight = random(of.shape()), master = f32(of.shape()), moved = random(of.shape()), row = f32({of.matrix[0]}),
+                column = f32({of.matrix[1]});
+    const auto check = [&](const char* f, const Values& in, const Types& made) {
+      SCOPED_TRACE(f);
+      const Values found =
+          run_kernel(*device_, "map_in_place", in, {{"f", std::string(f)}}, test::Repeated::same_bits, of.parts(in.size(), made));
+      const Values expected = reference::map(in, Expressions::parse(f), of.shape(), of.slice());
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t k = 0; k < found.size(); ++k)
+        expect_close(found[k], *expected[k], made[k]->dtype == DType::f32 ? 4e-6 : tolerance(), "result");
+    };
+    const TensorType value{dtype(), of.shape()}, full{DType::f32, of.shape()};
+    check("a-b*c[r]*d[c]*e[2]", {weight, moved, row, column, numbers}, {value});
+    check("t0=b*e[0]+d[c]-c*f[r];t0;t0", {weight, master, moved, column, numbers, row}, {value, full});
+    if (!of.is_flat()) check("a-b*c[r]", {master, moved, row}, {full});
+    check("a+c[0]*(b-a)", {master, moved, numbers}, {full});
+  }
+}
+
+TEST_P(DeviceKernel, Margins) {
+  const Value numbers{DType::f32, {3}, {0.5, -2, 0.25}};
+  for (const SliceOfMatrix& of : slices_of_matrices) {
+    SCOPED_TRACE(of.matrix.text() + " from " + std::to_string(of.first) + ", " + std::to_string(of.count));
+    const Value x = random(of.shape(), 1, 0.5), row = reference::random_value(engine_, DType::f32, {of.matrix[0]}, 1, 0.5),
+                column = reference::random_value(engine_, DType::f32, {of.matrix[1]}, 1, 0.5);
+    const Types made{TensorType{DType::f32, {of.matrix[0]}}, TensorType{DType::f32, {of.matrix[1]}}};
+    const auto check = [&](const char* f, const Values& in) {
+      SCOPED_TRACE(f);
+      const Values expected = reference::margins(in, Expressions::parse(f), of.shape(), of.matrix[0], of.slice());
+      const Values found =
+          run_kernel(*device_, "margins", in, {{"f", std::string(f)}}, test::Repeated::same_bits, of.parts(in.size(), made));
+      expect_close(found[0], *expected[0], 4e-6, "rows");
+      expect_close(found[1], *expected[1], 4e-6, "columns");
+      const Attributes alone{{"f", std::string(f)}, {"columns_only", std::int64_t{1}}};
+      expect_close(
+          run_kernel(*device_, "margins", in, alone, test::Repeated::same_bits, of.parts(in.size(), {std::nullopt, made[1]}))[1],
+          *expected[1], 4e-6, "columns only");
+    };
+    check("square(a*b[0])", {x, numbers});
+    check("a*b[r]*c[c]+d[2]", {x, row, column, numbers});
+  }
 }
 
 /// Momentum, and a scalar state that counts steps: two parameters in one instruction.

@@ -1,4 +1,4 @@
-// The rules of map and map_update_N: types, and where the parts of tensors lie.
+// The rules of map, map_in_place and map_update_N: types, and where the parts of tensors lie.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,6 +78,35 @@ TEST(Map, RefusesOperandsByTheWayInWhichTheyAreRead) {
   EXPECT_THAT(refusal("map", "a*b[3]", {whole, numbers}), HasSubstr("which has no element 3"));
   EXPECT_THAT(refusal("map", "a", {TensorType{DType::u8, {4}}}), HasSubstr("a is u8, it must be f32, bf16 or i32"));
   EXPECT_EQ(registry().get("map").infer({whole, channel}, expression("a*b[c];a")), (Types{whole, whole}));
+}
+
+TEST(MapInPlace, ReplacesItsFirstInputsWhereTheyLie) {
+  const Types types{TensorType{DType::bf16, {6, 8}}, TensorType{DType::f32, {6, 8}}, TensorType{DType::f32, {6}}, channel,
+                    numbers};
+  const char* const f = "t0=b-c[r]*d[c]*e[2];t0;t0";
+  const Op& op = registry().get("map_in_place");
+  EXPECT_EQ(op.infer(types, expression(f)), (Types{types[0], types[1]}));
+  EXPECT_EQ(op.updates_in_place(1), 1);
+  const auto with = [&](Placement a) { return placed("map_in_place", f, types, {a, replicate, partial, replicate, replicate}); };
+  EXPECT_THAT(with(Placement::shard(0)).inputs,
+              ElementsAre(Placement::shard(0), Placement::shard(0), Placement::shard(0), replicate, replicate));
+  EXPECT_THAT(with(Placement::shard(1)).inputs,
+              ElementsAre(Placement::shard(1), Placement::shard(1), replicate, Placement::shard(0), replicate));
+  EXPECT_THAT(with(flat).inputs, ElementsAre(flat, flat, replicate, replicate, replicate));
+  EXPECT_THAT(with(flat).outputs, ElementsAre(flat, flat));
+  EXPECT_THAT(with(replicate).inputs, ElementsAre(replicate, replicate, replicate, replicate, replicate));
+}
+
+TEST(MapInPlace, RefusesWhatCannotBeReplaced) {
+  const TensorType matrix{DType::f32, {6, 8}}, rows{DType::f32, {6}};
+  EXPECT_THAT(refusal("map_in_place", "a[c]+b", {channel, matrix}),
+              HasSubstr("replaces a, which must be f32 or bf16 and be read as a"));
+  EXPECT_THAT(refusal("map_in_place", "b;a", {matrix, rows}), HasSubstr("b has the shape [6]"));
+  EXPECT_THAT(refusal("map_in_place", "a+channel", {matrix}), HasSubstr("map what depends on it first"));
+  EXPECT_THAT(refusal("map_in_place", "a+b[b]", {matrix, rows}), HasSubstr("by blocks, which rules of map_update_N alone do"));
+  EXPECT_THAT(refusal("map_in_place", "a", {TensorType{DType::i32, {4}}}), HasSubstr("must be f32 or bf16"));
+  EXPECT_THROW(placed("map_in_place", "a+b[r]", {matrix, rows}, {flat, replicate}), ProgramError);
+  EXPECT_THROW(placed("map_in_place", "a+b[r]", {matrix, rows}, {partial, replicate}), ProgramError);
 }
 
 TEST(MapUpdate, ScalarStatesAreKeptByEveryRank) {

@@ -1,4 +1,5 @@
-// The rules of reduce, and of map where an expression reads rows alone: types, and where the parts of tensors lie.
+// The rules of reduce, total and margins, and of map where an expression reads rows alone: types, and where the parts of tensors
+// lie.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -115,6 +116,36 @@ TEST(Reduce, ATotalIsAScalarWhoseSummandsRanksHave) {
   };
   EXPECT_THAT(refused("a+b[r]", {elements, rows}), HasSubstr("reads b by rows or channels"));
   EXPECT_THAT(refused("a*channel", {elements}), HasSubstr("over all channels"));
+}
+
+// Whatever part of a matrix a rank has: its sums are summands where others have more of the row or column.
+TEST(Margins, OfPartsAreSummandsWhereOthersHaveMore) {
+  const Op& margins = registry().get("margins");
+  const TensorType matrix{DType::bf16, {6, 8}}, rows{DType::f32, {6}}, numbers{DType::f32, {3}};
+  const Types types{matrix, rows, of_channels_type, numbers};
+  const Attributes f{{"f", std::string("square(a)*b[r]*c[c]*d[2]")}};
+  EXPECT_EQ(margins.infer(types, f), (Types{rows, of_channels_type}));
+  EXPECT_EQ(margins.infer({elements}, {{"f", std::string("a")}}), (Types{TensorType{DType::f32, {2, 6}}, of_channels_type}));
+  Attributes columns = f;
+  columns.set("columns_only", std::int64_t{1});
+  EXPECT_EQ(margins.infer(types, columns), (Types{std::nullopt, of_channels_type}));
+  const auto placed = [&](Placement a) {
+    AxisSharding axis{.inputs = {a, unsharded, unsharded, unsharded}, .outputs = {}};
+    margins.shard(axis, types, f);
+    return axis;
+  };
+  const Placement first = Placement::shard(0), second = Placement::shard(1), flat = Placement::flat();
+  EXPECT_THAT(placed(first).inputs, ElementsAre(first, first, unsharded, unsharded));
+  EXPECT_THAT(placed(first).outputs, ElementsAre(first, sum_of_ranks));
+  EXPECT_THAT(placed(second).inputs, ElementsAre(second, unsharded, first, unsharded));
+  EXPECT_THAT(placed(second).outputs, ElementsAre(sum_of_ranks, first));
+  EXPECT_THAT(placed(flat).inputs, ElementsAre(flat, unsharded, unsharded, unsharded));
+  EXPECT_THAT(placed(flat).outputs, ElementsAre(sum_of_ranks, sum_of_ranks));
+  EXPECT_THAT(placed(unsharded).outputs, ElementsAre(unsharded, unsharded));
+  EXPECT_THAT(placed(sum_of_ranks).inputs, ElementsAre(unsharded, unsharded, unsharded, unsharded)) << "squares of summands";
+  for (const char* refused : {"a;a", "a*channel"})
+    EXPECT_THROW(margins.infer({matrix}, {{"f", std::string(refused)}}), ProgramError);
+  EXPECT_THROW(margins.infer({of_channels_type}, {{"f", std::string("a")}}), ProgramError);
 }
 
 TEST(Reduce, MapSpreadsAColumnOverChannels) {

@@ -121,7 +121,7 @@ TEST(Expression, SaysWhatIsWrongAndWhere) {
               HasSubstr("expected a function, which 'swish' of 1 is not (consist/expression.h lists them)"));
   EXPECT_THAT(error_of("max(a)"), HasSubstr("2 arguments of 'max'"));
   EXPECT_THAT(error_of("z"), HasSubstr("expected an input (a to l)"));
-  EXPECT_THAT(error_of("a[x]"), HasSubstr("expected c, r or an element's number"));
+  EXPECT_THAT(error_of("a[x]"), HasSubstr("expected c, r, b or an element's number"));
   EXPECT_THAT(error_of("t0=a"), HasSubstr("expected a result"));
   EXPECT_THAT(error_of("t0=a;t0=b;t0"), HasSubstr("expected a name that stands for nothing yet"));
   EXPECT_THAT(error_of("log(0)*a"), HasSubstr("'log' of constants is not finite"));

@@ -1,10 +1,11 @@
-// Expressions: what op `map` computes of the elements of its inputs, as text, as a graph and as steps for a loop.
+// Expressions: what ops such as `map` compute of the elements of their inputs, as text, as a graph and as steps for a loop.
 //
 // The inputs are a, b, c, ... in the order of the instruction's. In an expression stand
 //   a            the element of input 0 at the place of the output's element; a tensor of the output's shape
 //   b[c]         the element of input 1 for the output's channel; a vector as long as the output's last dimension
 //   b[r]         the element for the output's row; the output's shape with 1 as its last dimension, or without that dimension
 //   b[3]         element 3 of input 1, a vector; b[0] is also the way to read a scalar
+//   b[b]         the element for the output's block of neighbouring elements; for rules of optimizers (consist/map_update.h)
 //   2, 1e-6      constants
 //   channel      the number of the output's channel, from 0
 //   + - * / ()   with the usual precedence; the sign -
@@ -57,7 +58,7 @@ CONSIST_API std::string_view name_of(Function function) noexcept;
 CONSIST_API int arguments_of(Function function) noexcept;
 
 /// The element of an input that an expression reads for one element of the output.
-enum class Reads : std::uint8_t { same, channel, row, element };
+enum class Reads : std::uint8_t { same, channel, row, element, block };
 
 struct ExpressionNode {
   Function function = Function::constant;

@@ -1,10 +1,11 @@
-// map, reduce and total: the steps of an expression, each a loop over a block of elements that stays in the first cache.
+// map, reduce, total and margins: the steps of an expression, each a loop over a block of elements that stays in the first cache.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
 #include "consist/expression.h"
+#include "plugins/devices/common/flat_slice.h"
 #include "plugins/devices/common/map_update.h"
 #include "plugins/devices/common/reduction.h"
 #include "plugins/devices/cpu/kernels/common/kernels.h"
@@ -59,14 +60,14 @@ void compute(Function function, int count, float* to, const float* x, const floa
   }
 }
 
-/// An operand, or a result: its element (row, column) lies at row * row_stride + column * column_stride.
+/// An operand, or a result: its element (row, column) lies at row * row_stride + column * column_stride + offset.
 struct Elements {
   void* data;
   DType dtype;
-  std::int64_t row_stride, column_stride;
+  std::int64_t row_stride, column_stride, offset = 0;
 
   void load(std::int64_t row, std::int64_t column, int count, float* to) const {
-    const std::int64_t first = row * row_stride + column * column_stride;
+    const std::int64_t first = row * row_stride + column * column_stride + offset;
     if (dtype == DType::bf16)
       load_from(static_cast<const bf16*>(data) + first, count, to);
     else if (dtype == DType::i32)
@@ -80,7 +81,7 @@ struct Elements {
     one.load(element, 0, count, to);
   }
   void store(std::int64_t row, std::int64_t column, int count, const float* from) const {
-    const std::int64_t first = row * row_stride + column;
+    const std::int64_t first = row * row_stride + column + offset;
     if (dtype == DType::bf16) {
       bf16* to = static_cast<bf16*>(data) + first;
       for (int i = 0; i < count; ++i) cpu::store(to[i], from[i]);
@@ -104,11 +105,16 @@ struct Elements {
   }
 };
 
+using kernels::FlatSlice;
 using Operands = std::array<Elements, Expressions::max_inputs>;
 using Slots = std::array<Block, Expressions::max_steps>;
 
-Elements elements_of(const Buffer& buffer, Reads reads) {
+Elements elements_of(const Buffer& buffer, Reads reads, const FlatSlice& slice = {}) {
   Elements made{buffer.data, buffer.dtype, buffer.leading_dimension(), 1};
+  if (slice && reads == Reads::same) {
+    made.row_stride = slice.width;
+    made.offset = -slice.first;
+  }
   if (reads == Reads::channel) made.row_stride = 0;
   if (reads == Reads::row) {
     made.column_stride = 0;
@@ -117,6 +123,25 @@ Elements elements_of(const Buffer& buffer, Reads reads) {
   if (reads == Reads::element) made.row_stride = made.column_stride = 0;
   return made;
 }
+
+/// Elements of a matrix that are walked through row by row: all, or those of a flat slice.
+struct Walk {
+  std::int64_t columns, begin, end;  ///< elements [begin, end)
+
+  Walk(const Shape& whole, const FlatSlice& slice)
+      : columns(slice ? slice.width : whole.last()), begin(slice.first), end(begin + whole.elements()) {}
+  std::int64_t first_row() const { return columns == 0 ? 0 : begin / columns; }
+  std::int64_t rows() const { return begin == end ? 0 : (end - 1) / columns - first_row() + 1; }
+  std::int64_t blocks() const { return (columns + block_elements - 1) / block_elements; }
+
+  /// body(row, first, count) for the part of a block of columns that is there.
+  template <typename Body>
+  void visit(std::int64_t row, std::int64_t block, const Body& body) const {
+    const std::int64_t first = std::max(block * block_elements, begin - row * columns),
+                       last = std::min({(block + 1) * block_elements, columns, end - row * columns});
+    if (first < last) body(row, first, static_cast<int>(last - first));
+  }
+};
 
 /// Leaves the results of `count` elements from (row, first) on in the slots of the plan; it touches plan.slots of them.
 void compute_block(const ExpressionSteps& plan, const Operands& from, std::int64_t row, std::int64_t first, int count,
@@ -144,30 +169,30 @@ void compute_block(const ExpressionSteps& plan, const Operands& from, std::int64
 
 class Map final : public Kernel {
  public:
-  explicit Map(const Expressions& f)
-      : plan_(f.steps()), reads_(kernels::reads_of_inputs(f)), numbers_channels_(f.reads_channel()) {}
+  explicit Map(const Expressions& f, const FlatSlice& slice = {})
+      : plan_(f.steps()), reads_(kernels::reads_of_inputs(f)), numbers_channels_(f.reads_channel()), slice_(slice) {}
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
-    const Buffer& whole = out[0];
-    std::int64_t rows = whole.shape.rows(), columns = whole.shape.last();
+    Walk walk(out[0].shape, slice_);
     Operands from{}, to{};
     bool dense = !numbers_channels_;
     for (std::size_t k = 0; k < in.size(); ++k) {
-      from[k] = elements_of(in[k], reads_[k]);
+      from[k] = elements_of(in[k], reads_[k], slice_);
       dense =
           dense && reads_[k] != Reads::channel && reads_[k] != Reads::row && (reads_[k] != Reads::same || in[k].row_stride == 0);
     }
     for (std::size_t k = 0; k < out.size(); ++k) {
-      to[k] = elements_of(out[k], Reads::same);
+      to[k] = elements_of(out[k], Reads::same, slice_);
       dense = dense && out[k].row_stride == 0;
     }
-    if (dense) columns *= std::exchange(rows, 1);
-    const std::int64_t blocks = (columns + block_elements - 1) / block_elements;
+    if (dense) walk.columns = walk.end;
+    const std::int64_t blocks = walk.blocks(), first_row = walk.first_row();
     const ExpressionSteps* plan = &plan_;
     const std::size_t results = out.size();
-    parallel_for(rows * blocks, [=](std::int64_t n) {
-      const std::int64_t row = n / blocks, first = n % blocks * block_elements;
-      run_block(*plan, from, to, results, row, first, static_cast<int>(std::min<std::int64_t>(block_elements, columns - first)));
+    parallel_for(walk.rows() * blocks, [=](std::int64_t n) {
+      walk.visit(first_row + n / blocks, n % blocks, [&](std::int64_t row, std::int64_t first, int count) {
+        run_block(*plan, from, to, results, row, first, count);
+      });
     });
   }
 
@@ -183,6 +208,7 @@ class Map final : public Kernel {
   ExpressionSteps plan_;
   std::vector<Reads> reads_;
   bool numbers_channels_;
+  FlatSlice slice_;
 };
 
 /// A reduction over the elements so far. Sums are fp64, in the order of channels.
@@ -244,12 +270,77 @@ class Reduce final : public Kernel {
   std::vector<Reads> reads_;
 };
 
+/// Rows are cut into chunks, whose sums over rows are added up afterwards: in an order that no number of threads changes.
+class Margins final : public Kernel {
+ public:
+  explicit Margins(const KernelRequest& r)
+      : f_(Expressions::parse(r.attributes.string("f"))),
+        plan_(f_.steps()),
+        reads_(kernels::reads_of_inputs(f_)),
+        slice_(FlatSlice::of_width(r.outputs[1].shape.elements(), f_, r)),
+        walk_(r.inputs[static_cast<std::size_t>(f_.first_read(Reads::same))].shape, slice_),
+        chunk_rows_(std::max<std::int64_t>(16, (walk_.rows() + 63) / 64)),
+        chunks_((walk_.rows() + chunk_rows_ - 1) / chunk_rows_) {}
+  std::int64_t workspace_bytes() const override { return chunks_ * walk_.columns * static_cast<std::int64_t>(sizeof(double)); }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    Operands from{};
+    for (std::size_t k = 0; k < in.size(); ++k) from[k] = elements_of(in[k], reads_[k], slice_);
+    float* const rows = out[0].absent() ? nullptr : out[0].as<float>();
+    if (rows != nullptr) std::fill_n(rows, out[0].shape.elements(), 0.0F);
+    auto* const sums = static_cast<double*>(workspace);
+    const Margins* self = this;
+    parallel_for(chunks_, [=](std::int64_t chunk) { self->sum_chunk(from, chunk, rows, sums + chunk * self->walk_.columns); });
+    auto* const columns = out[1].as<float>();
+    const std::int64_t width = out[1].shape.elements(), chunks = chunks_;
+    parallel_for(walk_.blocks(), [=](std::int64_t block) {
+      for (std::int64_t column = block * block_elements; column < std::min(width, (block + 1) * block_elements); ++column) {
+        double sum = 0;
+        for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum += sums[chunk * width + column];
+        columns[column] = static_cast<float>(sum);
+      }
+    });
+  }
+
+ private:
+  void sum_chunk(const Operands& from, std::int64_t chunk, float* rows, double* columns) const {
+    Slots slots;
+    std::fill_n(columns, walk_.columns, 0.0);
+    const std::int64_t first = walk_.first_row() + chunk * chunk_rows_,
+                       last = std::min(first + chunk_rows_, walk_.first_row() + walk_.rows());
+    for (std::int64_t row = first; row < last; ++row) {
+      double sum = 0;
+      for (std::int64_t block = 0; block < walk_.blocks(); ++block) {
+        walk_.visit(row, block, [&](std::int64_t at, std::int64_t column, int count) {
+          compute_block(plan_, from, at, column, count, slots);
+          const float* const made = slots[static_cast<std::size_t>(plan_.results[0])].data();
+          for (int i = 0; i < count; ++i) columns[column + i] += static_cast<double>(made[i]);
+          for (int i = 0; i < count; ++i) sum += static_cast<double>(made[i]);
+        });
+      }
+      if (rows != nullptr) rows[row] = static_cast<float>(sum);
+    }
+  }
+
+  Expressions f_;
+  ExpressionSteps plan_;
+  std::vector<Reads> reads_;
+  FlatSlice slice_;
+  Walk walk_;
+  std::int64_t chunk_rows_, chunks_;
+};
+
+Made make_margins(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<Margins>(r);
+}
+
 Made make_reduce(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<Reduce>(r);
 }
 
 Made make_map(const KernelRequest& r, const KernelSettings&) {
-  return std::make_unique<Map>(Expressions::parse(r.attributes.string("f")));
+  const Expressions f = Expressions::parse(r.attributes.string("f"));
+  return std::make_unique<Map>(f, FlatSlice::of(f, r));
 }
 
 Made make_map_update(const KernelRequest& r, const KernelSettings&) {
@@ -260,6 +351,8 @@ Made make_map_update(const KernelRequest& r, const KernelSettings&) {
 }  // namespace
 
 CONSIST_KERNEL(map, make_map);
+CONSIST_KERNEL(map_in_place, make_map);
+CONSIST_KERNEL(margins, make_margins);
 CONSIST_KERNEL(reduce, make_reduce);
 CONSIST_KERNEL(total, make_reduce);
 CONSIST_MAP_UPDATE_KERNELS(make_map_update);

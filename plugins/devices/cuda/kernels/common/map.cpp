@@ -1,6 +1,8 @@
-// map, reduce and total: kernels that are compiled for their expression, dtypes and form.
+// map, reduce, total and margins: kernels that are compiled for their expression, dtypes and form.
 #include <algorithm>
+#include <numeric>
 
+#include "plugins/devices/common/flat_slice.h"
 #include "plugins/devices/common/map_update.h"
 #include "plugins/devices/common/reduction.h"
 #include "plugins/devices/cuda/kernels/common/launch.h"
@@ -10,10 +12,14 @@
 namespace consist::cuda {
 namespace {
 
+using kernels::FlatSlice;
+
 /// A kernel of packs, and one for tensors that do not begin at packs.
 class Compiled : public Kernel {
  protected:
-  Compiled(const Expressions& f, const KernelRequest& r, const KernelSettings& s) : reads_(kernels::reads_of_inputs(f)) {
+  Compiled(const Expressions& f, const KernelRequest& r, const KernelSettings& s, const FlatSlice& slice = {})
+      : reads_(kernels::reads_of_inputs(f)), slice_(slice) {
+    form_.flat = static_cast<bool>(slice_);
     form_.rounds_bf16 = s.compute_capability >= 80;
     for (std::size_t k = 0; k < r.inputs.size(); ++k) {
       form_.inputs.push_back(r.inputs[k].dtype);
@@ -42,6 +48,15 @@ class Compiled : public Kernel {
   static std::int64_t row_step(const Buffer& buffer) { return buffer.row_stride == 0 ? 1 : buffer.row_stride; }
   static bool at_pack(const Buffer& buffer) { return reinterpret_cast<std::uintptr_t>(buffer.data) % 16 == 0; }
 
+  /// Elements that lie side by side begin and end at multiples of it, in rows of `columns` of them.
+  std::int64_t together(std::int64_t elements, std::int64_t columns) const {
+    return slice_ ? std::gcd(std::gcd(slice_.width, slice_.first), elements) : columns;
+  }
+  /// The address that the matrix's first element would have, of elements that are a slice of it.
+  void* of_matrix(const Buffer& buffer) const {
+    return static_cast<char*>(buffer.data) - slice_.first * static_cast<std::int64_t>(size_of(buffer.dtype));
+  }
+
   /// True if what is read in packs begins at packs.
   bool put_inputs(MapOperands& o, std::span<const Buffer> in) const {
     bool aligned = true;
@@ -49,18 +64,25 @@ class Compiled : public Kernel {
       o.in[k] = in[k].data;
       o.in_row[k] = reads_[k] == Reads::row ? row_step(in[k]) : in[k].leading_dimension();
       if (reads_[k] == Reads::same || reads_[k] == Reads::channel) aligned = aligned && at_pack(in[k]);
+      if (!slice_ || reads_[k] != Reads::same) continue;
+      o.in[k] = of_matrix(in[k]);
+      o.in_row[k] = slice_.width;
     }
     return aligned;
   }
 
   void start(MapOperands& o, int pack, std::int64_t blocks, NativeQueue queue, const char* op) const {
+    start(pack == pack_ ? packed_ : single_, o, blocks, queue, op);
+  }
+  static void start(cudaKernel_t kernel, MapOperands& o, std::int64_t blocks, NativeQueue queue, const char* op) {
     void* arguments[] = {&o};
-    cuda::check(cudaLaunchKernel(reinterpret_cast<const void*>(pack == pack_ ? packed_ : single_), dim3(blocks_of(blocks)),
-                                 dim3(map_threads), arguments, 0, stream_of(queue)),
+    cuda::check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks_of(blocks)), dim3(map_threads), arguments, 0,
+                                 stream_of(queue)),
                 op);
   }
 
   std::vector<Reads> reads_;
+  FlatSlice slice_;
   MapForm form_;
   int widest_ = 8, pack_ = 1;
 
@@ -70,7 +92,7 @@ class Compiled : public Kernel {
 
 class Map final : public Compiled {
  public:
-  Map(const Expressions& f, const KernelRequest& r, const KernelSettings& s) : Compiled(f, r, s) {
+  Map(const Expressions& f, const KernelRequest& r, const KernelSettings& s) : Compiled(f, r, s, FlatSlice::of(f, r)) {
     for (std::size_t k = 0; k < r.inputs.size(); ++k) {
       const bool same = reads_[k] == Reads::same, element = reads_[k] == Reads::element;
       form_.rows = form_.rows || (!same && !element) || (same && r.inputs[k].row_stride != 0);
@@ -81,8 +103,8 @@ class Map final : public Compiled {
     }
     const Shape& shape = r.outputs[0].shape;
     form_.rows = form_.rows || f.reads_channel();
-    form_.large = shape.elements() > (std::int64_t{1} << 31);
-    compile(*s.runtime_code, map_kernel_name, form_.rows ? shape.last() : shape.elements(), r,
+    form_.large = slice_.first + shape.elements() > (std::int64_t{1} << 31);
+    compile(*s.runtime_code, map_kernel_name, together(shape.elements(), form_.rows ? shape.last() : shape.elements()), r,
             [&](const MapForm& form) { return map_source(f, form); });
   }
 
@@ -92,13 +114,14 @@ class Map final : public Compiled {
     MapOperands o{};
     bool aligned = put_inputs(o, in);
     for (std::size_t k = 0; k < out.size(); ++k) {
-      o.out[k] = out[k].data;
-      o.out_row[k] = out[k].leading_dimension();
+      o.out[k] = slice_ ? of_matrix(out[k]) : out[k].data;
+      o.out_row[k] = slice_ ? slice_.width : out[k].leading_dimension();
       aligned = aligned && at_pack(out[k]);
     }
     const int pack = aligned ? pack_ : 1;
     o.packs = elements / pack;
-    o.columns = out[0].shape.last() / pack;
+    o.columns = (slice_ ? slice_.width : out[0].shape.last()) / pack;
+    o.first = slice_.first / pack;
     start(o, pack, divided_up(o.packs, map_threads * map_unroll), queue, "map");
   }
 };
@@ -127,6 +150,56 @@ class Reduce final : public Compiled {
   std::int64_t columns_;
 };
 
+/// Sums of tiles, and their sums: all in a fixed order.
+class Margins final : public Compiled {
+ public:
+  Margins(const Expressions& f, const KernelRequest& r, const KernelSettings& s)
+      : Compiled(f, r, s, FlatSlice::of_width(r.outputs[1].shape.elements(), f, r)),
+        width_(r.outputs[1].shape.elements()),
+        elements_(r.inputs[static_cast<std::size_t>(f.first_read(Reads::same))].shape.elements()),
+        rows_(elements_ == 0 ? 0 : (slice_.first + elements_ - 1) / width_ - slice_.first / width_ + 1),
+        chunk_rows_(std::max<std::int64_t>(64, divided_up(divided_up(rows_, 512), 8) * 8)),
+        chunks_(divided_up(rows_, chunk_rows_)),
+        tiles_(divided_up(width_, margin_columns)) {
+    form_.outputs = {DType::f32};
+    compile(*s.runtime_code, margin_tiles_name, together(elements_, width_), r,
+            [&](const MapForm& form) { return margin_tiles_source(f, form); });
+    sums_ = s.runtime_code->kernel(margin_sums_source(), margin_sums_name);
+  }
+  std::int64_t workspace_bytes() const override {
+    return (chunks_ * width_ + rows_ * tiles_) * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
+    MapOperands o{};
+    const int pack = put_inputs(o, in) ? pack_ : 1;
+    o.out[0] = out[0].absent() ? nullptr : out[0].data;
+    o.out[1] = out[1].data;
+    o.out[2] = workspace;
+    o.out[3] = static_cast<float*>(workspace) + chunks_ * width_;
+    o.packs = elements_ / pack;
+    o.columns = width_ / pack;
+    o.first = slice_.first / pack;
+    o.rows = rows_;
+    o.chunk_rows = chunk_rows_;
+    o.all_rows = out[0].absent() ? 0 : out[0].shape.elements();
+    if (chunks_ != 0) start(o, pack, chunks_ * tiles_, queue, "margins");
+    o.packs = chunks_;
+    o.columns = width_;
+    o.first = slice_.first;
+    const std::int64_t made = width_ + o.all_rows;
+    if (made != 0) start(sums_, o, divided_up(made, map_threads), queue, "margins");
+  }
+
+ private:
+  std::int64_t width_, elements_, rows_, chunk_rows_, chunks_, tiles_;
+  cudaKernel_t sums_ = nullptr;
+};
+
+Made make_margins(const KernelRequest& r, const KernelSettings& s) {
+  return std::make_unique<Margins>(Expressions::parse(r.attributes.string("f")), r, s);
+}
+
 Made make_reduce(const KernelRequest& r, const KernelSettings& s) {
   return std::make_unique<Reduce>(kernels::Reduction(r), r, s);
 }
@@ -146,6 +219,8 @@ Made make_map_update(const KernelRequest& r, const KernelSettings& s) {
 }  // namespace
 
 CONSIST_KERNEL(map, make_map);
+CONSIST_KERNEL(map_in_place, make_map);
+CONSIST_KERNEL(margins, make_margins);
 CONSIST_KERNEL(reduce, make_reduce);
 CONSIST_KERNEL(total, make_reduce);
 CONSIST_MAP_UPDATE_KERNELS(make_map_update);

@@ -14,7 +14,8 @@ std::string text_of(int number) {
 /// bf16 is the upper half of an f32; rounded to nearest, ties to even, NaN stays one. Compiled from nothing but itself: NVRTC has
 /// no headers to look for.
 constexpr const char* prelude = R"(
-struct Operands { const void* in[12]; void* out[12]; long long in_row[12]; long long out_row[12]; long long packs; long long columns; };
+struct Operands { const void* in[12]; void* out[12]; long long in_row[12]; long long out_row[12]; long long packs; long long columns;
+  long long first; long long rows; long long chunk_rows; long long all_rows; };
 typedef unsigned short bf16;
 template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack { T element[N]; };
 __device__ __forceinline__ float number(float x) { return x; }
@@ -181,8 +182,11 @@ std::string map_source(const Expressions& f, const MapForm& form) {
     stored += "    store<N, " + type + ">(o.out[" + n + "], row * o.out_row[" + n + "] + column, y" + n + ");\n";
   }
   const std::string place =
-      form.rows ? "    const long long row = pack / (Count)o.columns, column = pack % (Count)o.columns * (long long)N;\n"
-                : "    const long long row = 0, column = pack * (long long)N;\n";
+      form.flat
+          ? "    const Count of_matrix = pack + (Count)o.first;\n"
+            "    const long long row = of_matrix / (Count)o.columns, column = of_matrix % (Count)o.columns * (long long)N;\n"
+      : form.rows ? "    const long long row = pack / (Count)o.columns, column = pack % (Count)o.columns * (long long)N;\n"
+                  : "    const long long row = 0, column = pack * (long long)N;\n";
   const std::string pack = "    const Count pack = first + u * " + text_of(map_threads) + ";\n";
   const auto store = [](const std::string& k, const std::string& value) {
     return "round_to(y" + k + ".element[i], " + value + ");";
@@ -250,6 +254,70 @@ std::string reduce_source(const Expressions& f, const MapForm& form, kernels::Re
          "    }\n  }\n#pragma unroll\n  for (int lane = 16; lane > 0; lane /= 2) {\n" + joining.lanes() +
          "  }\n  if (threadIdx.x % 32 == 0) round_to(static_cast<" + type_name(form.outputs[0]) +
          "*>(o.out[0])[row * o.out_row[0]], " + joining.result() + ");\n}\n";
+}
+
+std::string margin_tiles_source(const Expressions& f, const MapForm& form) {
+  const Loads loads(f, form);
+  const auto take = [](const std::string&, const std::string& value) {
+    return "total[k][i] += " + value + "; sum += " + value + ";";
+  };
+  const std::string each = text_of(margin_columns / 32 / form.pack), warps = text_of(map_threads / 32);
+  return head_of(form, 1) + "constexpr int K = " + each + ", warps = " + warps +
+         ";\nextern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " + margin_tiles_name +
+         R"((const Operands o) {
+  __shared__ float sums[warps][32 * K * N];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, u = 0;
+  const long long tiles = (o.columns + 32 * K - 1) / (32 * K), tile = blockIdx.x % tiles, chunk = blockIdx.x / tiles;
+  const long long first_row = o.first / o.columns;
+  float total[K][N] = {};
+  for (long long n = warp; n < o.chunk_rows; n += warps) {
+    const long long at = chunk * o.chunk_rows + n, row = first_row + at;
+    if (at >= o.rows) break;
+    float sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const long long of_row = (tile * K + k) * 32 + lane, pack = row * o.columns + of_row, column = of_row * N;
+      if (of_row >= o.columns || pack < o.first || pack >= o.first + o.packs) continue;
+)" + loads.declared +
+         loads.loaded + "#pragma unroll\n    for (int i = 0; i < N; ++i) {\n" + element_body(f, form, take) + R"(    }
+    }
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, other);
+    if (lane == 0 && o.out[0]) static_cast<float*>(o.out[3])[at * tiles + tile] = sum;
+  }
+#pragma unroll
+  for (int k = 0; k < K; ++k)
+    for (int i = 0; i < N; ++i) sums[warp][(k * 32 + lane) * N + i] = total[k][i];
+  __syncthreads();
+  for (int c = threadIdx.x; c < 32 * K * N; c += 32 * warps) {
+    const long long column = tile * 32 * K * N + c;
+    if (column >= o.columns * N) continue;
+    float sum = 0.0f;
+    for (int w = 0; w < warps; ++w) sum += sums[w][c];
+    static_cast<float*>(o.out[2])[chunk * o.columns * N + column] = sum;
+  }
+}
+)";
+}
+
+std::string margin_sums_source() {
+  return head_of({}, 1) + "extern \"C\" __global__ void __launch_bounds__(" + text_of(map_threads) + ") " + margin_sums_name +
+         "(const Operands o) {\n  constexpr long long each = " + text_of(margin_columns) + ", threads = " + text_of(map_threads) +
+         R"(;
+  const long long at = blockIdx.x * threads + threadIdx.x;
+  float sum = 0.0f;
+  if (at < o.columns) {
+#pragma unroll 8
+    for (long long chunk = 0; chunk < o.packs; ++chunk) sum += static_cast<const float*>(o.out[2])[chunk * o.columns + at];
+    static_cast<float*>(o.out[1])[at] = sum;
+  } else if (o.out[0] && at - o.columns < o.all_rows) {
+    const long long row = at - o.columns - o.first / o.columns, tiles = (o.columns + each - 1) / each;
+    for (long long tile = 0; tile < tiles && row >= 0 && row < o.rows; ++tile)
+      sum += static_cast<const float*>(o.out[3])[row * tiles + tile];
+    static_cast<float*>(o.out[0])[at - o.columns] = sum;
+  }
+}
+)";
 }
 
 }  // namespace consist::cuda
