@@ -264,16 +264,27 @@ std::optional<double> Expressions::multiple_of(int input) const {
   return std::nullopt;
 }
 
-Expressions Expressions::renumbered(const std::vector<int>& new_index) const {
-  Expressions made = *this;
-  const std::vector<bool> used = live();
-  for (std::size_t n = 0; n < made.nodes_.size(); ++n) {
-    ExpressionNode& node = made.nodes_[n];
-    if (node.function != Function::input) continue;
-    const int to = index(node.input) < new_index.size() ? new_index[index(node.input)] : -1;
-    if (to < 0 && used[n]) throw ProgramError("an input that the expression reads has no place");
-    node.input = to;
+std::vector<int> Expressions::append(const Expressions& other, const std::vector<int>& new_index) {
+  const std::vector<bool> used = other.live();
+  std::vector<int> places(other.nodes_.size(), -1);
+  for (std::size_t n = 0; n < other.nodes_.size(); ++n) {
+    if (!used[n]) continue;
+    ExpressionNode node = other.nodes_[n];
+    for (int k = 0; k < arguments_of(node.function); ++k) node.arguments[index(k)] = places[index(node.arguments[index(k)])];
+    if (node.function == Function::input) {
+      node.input = index(node.input) < new_index.size() ? new_index[index(node.input)] : -1;
+      if (node.input < 0) throw ProgramError("an input that the expression reads has no place");
+    }
+    places[n] = add(node);
   }
+  std::vector<int> results;
+  for (const int result : other.results_) results.push_back(places[index(result)]);
+  return results;
+}
+
+Expressions Expressions::renumbered(const std::vector<int>& new_index) const {
+  Expressions made;
+  made.set_results(made.append(*this, new_index));
   return made;
 }
 
@@ -326,13 +337,18 @@ class SlotAllocation {
 
 }  // namespace
 
+int Expressions::step_count() const {
+  const std::vector<bool> used = live();
+  return static_cast<int>(std::count(used.begin(), used.end(), true));
+}
+
 ExpressionSteps Expressions::steps() const {
-  ExpressionSteps made = SlotAllocation(nodes_, results_, live()).take();
-  if (static_cast<int>(made.steps.size()) > max_steps) {
-    throw ProgramError("an expression takes " + std::to_string(made.steps.size()) + " steps, at most " +
-                       std::to_string(max_steps) + " are possible: divide it into two");
+  const int count = step_count();
+  if (count > max_steps) {
+    throw ProgramError("an expression takes " + std::to_string(count) + " steps, at most " + std::to_string(max_steps) +
+                       " are possible: divide it into two");
   }
-  return made;
+  return SlotAllocation(nodes_, results_, live()).take();
 }
 
 }  // namespace consist

@@ -134,6 +134,12 @@ class ExpressionOp : public NamedOp {
     }
   }
 
+  /// Says the channels of elements of which no input has all.
+  static void set_columns(Attributes& attributes, const Shape& whole) {
+    attributes.set("columns", whole.last());
+    attributes.set("rank", std::int64_t{whole.rank()});
+  }
+
   static Shape with_last(Shape shape, std::int64_t extent) {
     shape.push_back(extent);
     return shape;
@@ -275,11 +281,6 @@ class ExpressionOp : public NamedOp {
     if (d.program()[i.inputs[k]].shape.rank() < whole.rank()) attributes.set("squeeze", std::int64_t{1});
     const std::string name = d.program()[i.inputs[k]].name + ".grad";
     d.accumulate_grad(i.inputs[k], d.build().emit_one("reduce", made.inputs, attributes, name));
-  }
-
-  static void set_columns(Attributes& attributes, const Shape& whole) {
-    attributes.set("columns", whole.last());
-    attributes.set("rank", std::int64_t{whole.rank()});
   }
 
   /// The results of a gradient, of that shape; where it is one incoming gradient as it is, that.

@@ -46,6 +46,54 @@ class Map final : public ExpressionOp {
   }
 
   void differentiate(Differentiator& d, const Instruction& i) const override { differentiate_by_inputs(d, i, Reads::same); }
+
+  /// Both expressions over the inputs of both. Summands of several results, or too many of them, are added as others are.
+  TensorId emit_sum(Builder& builder, const Instruction& a, const Instruction& b) const override {
+    if (a.outputs.size() != 1 || b.outputs.size() != 1 || !are_alike(builder[a.outputs[0]], builder[b.outputs[0]]))
+      return no_tensor;
+    Joined joined;
+    if (!joined.add(a) || !joined.add(b)) return no_tensor;
+    joined.f.set_results({joined.f.apply(Function::add, {joined.summands[0], joined.summands[1], -1})});
+    if (joined.f.step_count() > Expressions::max_steps) return no_tensor;
+    const Tensor sum = builder[b.outputs[0]];
+    Attributes attributes{{"f", joined.f.text()}, {"dtype", dtype_value(sum.dtype)}};
+    if (joined.f.first_read(Reads::same) < 0) set_columns(attributes, sum.shape);
+    return builder.emit_one("map", joined.inputs, std::move(attributes), sum.name);
+  }
+
+ private:
+  /// Expressions of several instructions over the inputs of all; one that is read in two ways is two.
+  struct Joined {
+    Expressions f;
+    std::vector<int> summands;
+    std::vector<TensorId> inputs;
+    std::vector<Reads> reads;
+
+    /// False where there are too many inputs.
+    bool add(const Instruction& i) {
+      const Expressions of = expressions(i.attributes);
+      std::vector<int> places;
+      for (std::size_t k = 0; k < i.inputs.size(); ++k) {
+        const Reads how = of.reads_of(static_cast<int>(k)).at(0);
+        std::size_t place = 0;
+        while (place < inputs.size() && (inputs[place] != i.inputs[k] || reads[place] != how)) ++place;
+        if (place == static_cast<std::size_t>(Expressions::max_inputs)) return false;
+        if (place == inputs.size()) {
+          inputs.push_back(i.inputs[k]);
+          reads.push_back(how);
+        }
+        places.push_back(static_cast<int>(place));
+      }
+      summands.push_back(f.append(of, places)[0]);
+      return true;
+    }
+  };
+  /// The placements, too: those of the sum follow from all inputs, and summands over ranks must stay summands.
+  static bool are_alike(const Tensor& x, const Tensor& y) {
+    bool partial = false;
+    for (int axis = 0; axis < Mesh::max_axes; ++axis) partial = partial || x.placements[axis].is_partial();
+    return x.dtype == y.dtype && x.shape == y.shape && x.placements == y.placements && !partial;
+  }
 };
 
 /// Result k replaces input k. All read what was there before. Of a flat slice the columns are those of an input that is read by

@@ -85,6 +85,8 @@ class Reverse final : public Differentiator {
       hold(known, gradient);
     } else if (program_[gradient].storage == program_[known].storage) {
       hold(known, gradient);  // it was accumulated in place
+    } else if (const TensorId sum = sum_by_maker(known, gradient); sum != no_tensor) {
+      hold(known, sum);
     } else if (holders_[known] == 1) {
       hold(known, builder_.emit_one("add", {known, gradient}, {}, program_[gradient].name));
     } else {
@@ -102,6 +104,19 @@ class Reverse final : public Differentiator {
         return true;
     }
     return false;
+  }
+
+  /// A sum that the op which made both summands makes at once; no_tensor: it cannot.
+  TensorId sum_by_maker(TensorId known, TensorId gradient) {
+    const auto maker = [&](TensorId made) {
+      const auto& all = program_.instructions;
+      const auto found = std::find_if(
+          all.rbegin(), all.rend(), [&](const Instruction& i) { return std::ranges::find(i.outputs, made) != i.outputs.end(); });
+      return found == all.rend() ? Instruction() : *found;  // a copy: emitting moves the vector
+    };
+    const Instruction last = maker(gradient);
+    const Instruction first = maker(known);
+    return first.op != nullptr && first.op == last.op ? last.op->emit_sum(builder_, first, last) : no_tensor;
   }
 
   void hold(TensorId& slot, TensorId gradient) {

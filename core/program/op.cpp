@@ -15,6 +15,10 @@ void Op::differentiate(Differentiator& /*d*/, const Instruction& /*forward*/) co
   throw ProgramError("op '" + std::string(name()) + "' has no gradient");
 }
 
+TensorId Op::emit_sum(Builder& /*builder*/, const Instruction& /*a*/, const Instruction& /*b*/) const {
+  return no_tensor;
+}
+
 Cost Op::cost(const Program& program, const Instruction& instruction) const {
   Cost cost;
   for (TensorId id : instruction.inputs) {

@@ -122,6 +122,10 @@ class CONSIST_API Expressions {
   /// nodes; results stay.
   int gradient(const std::vector<int>& seeds, int of);
 
+  /// Adds the nodes of another's results, whose input k is input new_index[k] here, and returns these; results stay. ERRORS: an
+  /// input that is read has none (-1).
+  std::vector<int> append(const Expressions& other, const std::vector<int>& new_index);
+
   /// The same expressions with input k as new_index[k]. ERRORS: an input that is read has none (-1).
   Expressions renumbered(const std::vector<int>& new_index) const;
 
@@ -130,6 +134,7 @@ class CONSIST_API Expressions {
 
   /// ERRORS: more than max_steps.
   ExpressionSteps steps() const;
+  int step_count() const;  ///< those of steps(); may be more than max_steps
 
  private:
   int add(const ExpressionNode& node);

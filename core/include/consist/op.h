@@ -148,6 +148,10 @@ class CONSIST_API Op {
   /// their sum, and to the partial tensor of each rank.
   virtual bool is_additive() const noexcept { return false; }
 
+  /// Emits one instruction that makes the sum of the outputs of two of this op, in place of both and an addition: a gradient of
+  /// several summands is then rounded once. Returns its output, or no_tensor, as by default, where it knows no such instruction.
+  virtual TensorId emit_sum(Builder& builder, const Instruction& a, const Instruction& b) const;
+
   /// True if output k is input 2k plus input 2k + 1, for every k.
   virtual bool adds_pairs() const noexcept { return false; }
 
