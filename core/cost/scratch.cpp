@@ -13,8 +13,10 @@ namespace {
 
 /// Bytes of the logits that a kernel makes for itself; 0: it makes none.
 double logits_bytes(const Program& program, const Instruction& i) {
-  static const Op* const of_loss[] = {registry().find("lm_head_loss"), registry().find("lm_head_loss_grad")};
-  if (std::find(std::begin(of_loss), std::end(of_loss), i.op) == std::end(of_loss)) return 0;
+  static const Op* const of_heads[] = {registry().find("lm_head_loss"), registry().find("lm_head_loss_grad"),
+                                       registry().find("lm_head_log_probability"),
+                                       registry().find("lm_head_log_probability_grad")};
+  if (std::find(std::begin(of_heads), std::end(of_heads), i.op) == std::end(of_heads)) return 0;
   const Shape x = program.local(i.inputs[0]), w = program.local(i.inputs[1]);  // [..., c], [vocabulary, c]
   return static_cast<double>(x.rows() * w[0]) * static_cast<double>(size_of(program[i.inputs[0]].dtype));
 }

@@ -192,6 +192,16 @@ void lm_head_loss_grad(Work& w) {
   if (w.makes(1)) w.out(1, *made[1]);
 }
 
+void lm_head_log_probability(Work& w) {
+  w.out_all(reference::lm_head_log_probability(w.all(3)));
+}
+void lm_head_log_probability_grad(Work& w) {
+  const Values in = w.all(6);  // the fourth is what the reference makes again
+  const Values made = reference::lm_head_log_probability_grad({in[0], in[1], in[2], in[4], in[5]});
+  if (w.makes(0)) w.out(0, *made[0]);
+  if (w.makes(1)) w.out_sum(1, 6, *made[1]);
+}
+
 /// Vocabulary part of the op whose inputs x and w are inputs `x` and `x` + 1.
 reference::VocabularyPart vocabulary_part(const Work& w, std::size_t x) {
   const std::int64_t tokens = w.in(x).shape.rows() / w.attributes().integer("chunks");
@@ -343,6 +353,8 @@ std::map<std::string_view, Formula>& formulas() {
                                             {"swiglu_grad_amax", swiglu_grad},
                                             {"lm_head_loss", lm_head_loss},
                                             {"lm_head_loss_grad", lm_head_loss_grad},
+                                            {"lm_head_log_probability", lm_head_log_probability},
+                                            {"lm_head_log_probability_grad", lm_head_log_probability_grad},
                                             {"vocabulary_logits", vocabulary_logits},
                                             {"vocabulary_loss", vocabulary_loss},
                                             {"vocabulary_loss_grad", vocabulary_loss_grad},

@@ -36,7 +36,7 @@ void register_moe_route(OpRegistry& registry);
 void register_moe_rows(OpRegistry& registry);
 void register_moe_sends(OpRegistry& registry);
 void register_grouped_linear(OpRegistry& registry);
-void register_lm_head_loss(OpRegistry& registry);
+void register_lm_head(OpRegistry& registry);
 void register_vocabulary(OpRegistry& registry);
 void register_targets(OpRegistry& registry);
 void register_repeat_heads(OpRegistry& registry);

@@ -23,7 +23,7 @@ void register_core_ops(OpRegistry& registry) {
   register_moe_rows(registry);
   register_moe_sends(registry);
   register_grouped_linear(registry);
-  register_lm_head_loss(registry);
+  register_lm_head(registry);
   register_vocabulary(registry);
   register_targets(registry);
   register_repeat_heads(registry);

@@ -222,4 +222,9 @@ TensorId lm_head_loss(Builder& b, TensorId x, TensorId weight, TensorId targets,
   return b.emit_one("lm_head_loss", {x, weight, targets}, {{"scale", scale}}, std::move(name));
 }
 
+LogProbability lm_head_log_probability(Builder& b, TensorId x, TensorId weight, TensorId targets, const std::string& name) {
+  const std::vector<TensorId> made = b.emit("lm_head_log_probability", {x, weight, targets}, {}, {name, name + ".denominator"});
+  return {made[0], made[1]};
+}
+
 }  // namespace consist::layers

@@ -146,21 +146,29 @@ std::pair<Value, Value> logits_grad(const Value& dlogits, const Value& x, const 
   return {linear_input_grad(dlogits, w), linear_weight_grad(x, dlogits)};
 }
 
-Values lm_head_loss_grad(const Values& in, double scale) {
+Values lm_head_log_probability_grad(const Values& in) {
   const Value &x = *in[0], &w = *in[1], &targets = *in[2];
   const std::int64_t vocabulary = w.shape[0];
   Value dlogits = *linear({x, w})[0];
   for (std::int64_t token = 0; token < x.shape.rows(); ++token) {
     double* const row = &dlogits.data[static_cast<std::size_t>(token * vocabulary)];
     const auto target = static_cast<std::int64_t>(targets.at(token));
+    const double of_target = in[3] && target >= 0 ? in[3]->at(token) : 0, of_denominator = in[4] ? in[4]->at(token) : 0;
     double largest = -INFINITY, sum = 0;
     for (std::int64_t word = 0; word < vocabulary; ++word) largest = std::max(largest, row[word]);
     for (std::int64_t word = 0; word < vocabulary; ++word) sum += std::exp(row[word] - largest);
     for (std::int64_t word = 0; word < vocabulary; ++word)
-      row[word] = target < 0 ? 0 : scale * (std::exp(row[word] - largest) / sum - (word == target ? 1 : 0));
+      row[word] = (of_denominator - of_target) * std::exp(row[word] - largest) / sum + (word == target ? of_target : 0);
   }
   auto [dx, dw] = logits_grad(dlogits, x, w);
-  return {lm_head_loss(in, scale)[0], dx, dw};
+  return {dx, dw};
+}
+
+Values lm_head_loss_grad(const Values& in, double scale) {
+  Value seeds = zeros(DType::f32, in[2]->shape);
+  for (double& seed : seeds.data) seed = -scale;
+  const Values made = lm_head_log_probability_grad({in[0], in[1], in[2], seeds, std::nullopt});
+  return {lm_head_loss(in, scale)[0], made[0], made[1]};
 }
 
 }  // namespace consist::reference

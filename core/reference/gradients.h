@@ -35,5 +35,7 @@ std::pair<Value, Value> logits_grad(const Value& dlogits, const Value& x, const 
 
 /// loss, dx, dw
 Values lm_head_loss_grad(const Values& in, double scale);
+/// Inputs x, w, targets; then the gradients of the log-probabilities and of the denominators, one of which may be absent. dx, dw.
+Values lm_head_log_probability_grad(const Values& in);
 
 }  // namespace consist::reference

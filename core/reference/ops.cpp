@@ -281,13 +281,12 @@ Values swiglu(const Values& in) {
   return {h};
 }
 
-Values lm_head_loss(const Values& in, double scale) {
+Values lm_head_log_probability(const Values& in) {
   const Value &x = *in[0], &w = *in[1], &targets = *in[2];
   const std::int64_t vocabulary = w.shape[0], c = w.shape[1];
-  Value loss = zeros(DType::f32, {});
+  Value likely = zeros(DType::f32, targets.shape), denominators = likely;
   std::vector<double> logits(static_cast<std::size_t>(vocabulary));
   for (std::int64_t token = 0; token < x.shape.rows(); ++token) {
-    if (targets.at(token) < 0) continue;
     double largest = -INFINITY, sum = 0;
     for (std::int64_t word = 0; word < vocabulary; ++word) {
       double logit = 0;
@@ -296,8 +295,16 @@ Values lm_head_loss(const Values& in, double scale) {
       largest = std::max(largest, logit);
     }
     for (const double logit : logits) sum += std::exp(logit - largest);
-    loss.data[0] += scale * (largest + std::log(sum) - logits[static_cast<std::size_t>(targets.at(token))]);
+    denominators.at(token) = largest + std::log(sum);
+    if (targets.at(token) >= 0) likely.at(token) = logits[static_cast<std::size_t>(targets.at(token))] - denominators.at(token);
   }
+  return {likely, denominators};
+}
+
+Values lm_head_loss(const Values& in, double scale) {
+  const Values made = lm_head_log_probability(in);
+  Value loss = zeros(DType::f32, {});
+  for (const double likely : made[0]->data) loss.data[0] -= scale * likely;
   return {loss};
 }
 

@@ -98,5 +98,7 @@ Values total(const Values& in, const std::string& f);
 Values swiglu(const Values& in);
 
 Values lm_head_loss(const Values& in, double scale);
+/// Inputs x, w, targets. Outputs: log-probabilities of the targets, denominators.
+Values lm_head_log_probability(const Values& in);
 
 }  // namespace consist::reference

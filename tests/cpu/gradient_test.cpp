@@ -241,6 +241,21 @@ TEST(Gradient, TotalsOfTargets) {
   Gradients(m).check();
 }
 
+// The gradient of either output alone, and of both.
+TEST(Gradient, LogProbabilitiesOfAHead) {
+  for (const int given : {1, 2, 3}) {
+    SCOPED_TRACE(given);
+    Model m;
+    const layers::LogProbability made =
+        layers::lm_head_log_probability(m.b, m.x, m.weight("head", kVocabulary, kChannels), m.targets, "likely");
+    std::vector<TensorId> read;
+    if ((given & 1) != 0) read.push_back(made.log_probability);
+    if ((given & 2) != 0) read.push_back(made.denominator);
+    m.program.loss = layers::total(m.b, given == 3 ? "-0.1*a*b" : "0.1*square(a)", read, "loss");
+    Gradients(m).check();
+  }
+}
+
 // The gradient by the summands is the same everywhere.
 TEST(Gradient, ATotalOfSummandsAsTheyAre) {
   Model m;
@@ -257,6 +272,16 @@ TEST(Gradient, PartsOfHeads) {
   const std::vector<TensorId> again = layers::split(m.b, joined, {2, 3, 1}, "again");
   const TensorId y = layers::linear(m.b, again[1], m.weight("w", kChannels, 9), no_tensor, "y");
   m.finish(y, m.embed);
+  Gradients(m).check();
+}
+
+// The gradient of a sum is that of both summands, of which one gets another contribution.
+TEST(Gradient, AnExpressionBesideASumThatOthersShare) {
+  Model m;
+  const TensorId y = layers::map(m.b, "a*b[c]", {m.x, m.vector("gain", kChannels)}, "y");
+  const TensorId z = layers::map(m.b, "tanh(a)", {m.x}, "z");
+  const TensorId sum = m.b.emit_one("add", {y, z}, {}, "sum");
+  m.finish(layers::map(m.b, "a*a+exp(0.1*b)", {sum, z}, "all"), m.embed);
   Gradients(m).check();
 }
 

@@ -25,6 +25,7 @@ Value random_ids(std::mt19937& random, const Shape& shape, int low, int high) {
 
 Values forward(std::string_view op, const Values& in, const Attributes& attributes) {
   if (op == "embedding") return embedding(in);
+  if (op == "add") return map(in, "a+b");
   if (op == "linear") return linear(in);
   if (op == "rms_norm") return rms_norm(in, attributes.real("epsilon"));
   if (op == "rope") return rope(in, attributes.integer("head_dim"), attributes.real_or("epsilon", 0));
@@ -44,6 +45,7 @@ Values forward(std::string_view op, const Values& in, const Attributes& attribut
   if (op == "total") return total(in, attributes.string("f"));
   if (op == "map") return map(in, attributes.string("f"));
   if (op == "swiglu") return swiglu(in);
+  if (op == "lm_head_log_probability") return lm_head_log_probability(in);
   if (op == "lm_head_loss") return lm_head_loss(in, attributes.real("scale"));
   throw std::invalid_argument("no reference for op " + std::string(op));
 }

@@ -123,4 +123,14 @@ CONSIST_API TensorId masked_targets(Builder& b, TensorId targets, TensorId mask,
 CONSIST_API TensorId lm_head_loss(Builder& b, TensorId x, TensorId weight, TensorId targets, double scale, std::string name,
                                   TensorId mask = no_tensor);
 
+/// By token, f32 [batch, sequence]: the logarithm of the softmax at the target, 0 where that is negative, and the logarithm of its
+/// denominator, so that log_probability = logit - denominator.
+struct LogProbability {
+  TensorId log_probability, denominator;
+};
+/// log_probability() of logits x wᵀ that are made in chunks and never stored whole, and once more for the gradient, which saves
+/// memory and takes a third of the head's time.
+CONSIST_API LogProbability lm_head_log_probability(Builder& b, TensorId x, TensorId weight, TensorId targets,
+                                                   const std::string& name);
+
 }  // namespace consist::layers

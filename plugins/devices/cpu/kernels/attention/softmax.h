@@ -26,14 +26,16 @@ RowSoftmax row_softmax(const T* logits, std::int64_t n) {
   return {largest, sum};
 }
 
-/// scale·(softmax − one-hot) of a row, rounded to D; `target` is the target's place in the row, negative if it is not in it. D
-/// may be T, in place.
+/// factor·softmax + of_target·one-hot of a row, rounded to D; `target` is the target's place in the row, negative if it is not in
+/// it. D may be T, in place.
 template <typename T, typename D>
-void softmax_gradient(const T* logits, D* gradient, std::int64_t n, float log_denominator, float scale, std::int64_t target) {
+void softmax_gradient(const T* logits, D* gradient, std::int64_t n, float log_denominator, float factor, std::int64_t target,
+                      float of_target) {
   const float at_target = target >= 0 ? load(logits[target]) : 0.0F;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) store(gradient[i], scale * exp_fast(load(logits[i]) - log_denominator));
-  if (target >= 0) store(gradient[target], scale * (exp_fast(at_target - log_denominator) - 1.0F));
+  for (std::int64_t i = 0; i < n; ++i) store(gradient[i], factor * exp_fast(load(logits[i]) - log_denominator));
+  // Rounded once: the two nearly cancel where the model is nearly certain of its target.
+  if (target >= 0) store(gradient[target], std::fma(factor, exp_fast(at_target - log_denominator), of_target));
 }
 
 }  // namespace consist::cpu

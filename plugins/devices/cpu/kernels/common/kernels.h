@@ -24,6 +24,11 @@ Made by_dtypes(DType type, DType gradient, Arguments&&... arguments) {
   return kernels::for_dtypes<K, bf16>(type, gradient, std::forward<Arguments>(arguments)...);
 }
 
+/// Bytes of a part of a workspace, so that what lies behind it is aligned.
+inline std::int64_t padded(std::int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
 /// Rows [first, last) of `count` that part `part` of `parts` works on.
 struct Part {
   std::int64_t first, last;

@@ -24,10 +24,6 @@ dnnl::memory::desc layout(std::int64_t rows, std::int64_t columns, DType type, b
   return {{rows, columns}, dnnl_type(type), strides};
 }
 
-std::int64_t padded(std::int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-
 template <typename From, typename To>
 void convert_typed(const From* from, To* to, std::int64_t count) {
   parallel_for_simd(count, [=](std::int64_t i) { store(to[i], load(from[i])); });

@@ -79,7 +79,6 @@ class Fp8Product final : public Kernel {
   }
 
  private:
-  static std::int64_t padded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
   std::int64_t a_bytes() const { return padded(m_ * k_ * static_cast<std::int64_t>(size_of(wide_))); }
   std::int64_t b_bytes() const { return padded(n_ * k_ * static_cast<std::int64_t>(size_of(wide_))); }
   std::int64_t sum_bytes() const { return padded(m_ * n_ * 4); }

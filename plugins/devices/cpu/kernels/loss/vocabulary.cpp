@@ -127,7 +127,7 @@ class VocabularyLossGrad final : public Kernel {
       losses[row] = loss_of(whole, targets[row]);
       T* l = logits + row * shape.words;
       softmax_gradient(l, l, shape.words, static_cast<float>(whole.softmax.log_denominator()), targets[row] >= 0 ? scale : 0.0F,
-                       place_of(targets[row], shape));
+                       place_of(targets[row], shape), -scale);
     });
     double loss = 0;
     for (std::int64_t row = 0; row < shape_.rows; ++row) loss += losses[row];

@@ -13,11 +13,6 @@ inline std::int64_t tile_rows(std::int64_t rows, std::int64_t experts) {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::bit_ceil(mean)), 8, 256);
 }
 
-/// Bytes of a part of the scratch, rounded up to a multiple of 256.
-inline std::int64_t padded(std::int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-
 /// A stretch of an expert's rows.
 struct Tile {
   std::int64_t expert, row, rows;

@@ -92,7 +92,6 @@ class Orthogonalize final : public Kernel {
  private:
   static constexpr DType type() { return dtype_of_type<T>(); }
   bool is_tall() const { return rows_ > columns_; }
-  static std::int64_t padded(std::int64_t size) { return (size + 255) / 256 * 256; }
   static std::int64_t bytes(std::int64_t elements) { return padded(elements * static_cast<std::int64_t>(sizeof(T))); }
 
   /// x over its Frobenius norm. Threads sum parts of their own, which are added in their order.

@@ -54,18 +54,19 @@ __device__ RunningSoftmax softmax_of_row(const T* logits, std::int64_t n) {
   return all;
 }
 
-/// logits = scale·(softmax − one-hot) in place; `target` is the target's place in the row, negative if it is not in it. Nobody
-/// may want to read the target's logit any more.
+/// logits = factor·exp(logits − from) + of_target·one-hot in place, rounded once; `target` is the target's place in the row,
+/// negative if it is not in it. Nobody may want to read the target's logit any more.
 template <int N, typename T>
-__device__ void softmax_gradient_of_row(T* logits, std::int64_t n, RunningSoftmax softmax, float scale, std::int64_t target) {
-  const float base = softmax.largest * log2_e, factor = scale / softmax.sum;
+__device__ void softmax_gradient_of_row(T* logits, std::int64_t n, float from, float factor, std::int64_t target,
+                                        float of_target) {
+  const float base = from * log2_e;
 #pragma unroll 4
   for (std::int64_t p = threadIdx.x; p < n / N; p += softmax_threads) {
     Pack<T, N> pack = load_pack<N>(logits + p * N);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       float d = factor * exp2f(fmaf(number(pack.element[j]), log2_e, -base));
-      if (p * N + j == target) d -= scale;
+      if (p * N + j == target) d += of_target;
       pack.element[j] = rounded<T>(d);
     }
     store_pack<N>(logits + p * N, pack);

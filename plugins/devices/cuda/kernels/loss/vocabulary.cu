@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(softmax_threads)
   }
   const WholeRow whole = whole_row(stats, parts, gridDim.x, row);
   if (threadIdx.x == 0) losses[row] = whole.softmax.log_denominator() - whole.at_target;
-  softmax_gradient_of_row<N>(l, words, whole.softmax, scale, target - first_word);
+  softmax_gradient_of_row<N>(l, words, whole.softmax.largest, scale / whole.softmax.sum, target - first_word, -scale);
 }
 
 template <typename T, typename G>
