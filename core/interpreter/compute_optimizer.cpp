@@ -2,6 +2,8 @@
 // momentum, Lion (Chen et al., 2023, algorithm 2), Muon (Jordan et al., 2024, in the form of torch.optim.Muon).
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "consist/map_update.h"
 #include "core/interpreter/work.h"
@@ -177,22 +179,37 @@ void muon(Work& w) {
   if (w.has(3)) w.out(1, weight);
 }
 
-/// map_update_N, by its two loops.
+/// map_update_N, by its loops.
 void map_update(Work& w) {
   const int states = w.op().states_per_update();
   const std::size_t each = 3 + static_cast<std::size_t>(states);
   for (std::size_t p = 2, made = 0; p < w.inputs(); p += each, made += each - 1) {
     const bool has_master = w.has(p + 2);
-    const UpdateLoops loops = update_loops(w.attributes().string("f"), states, has_master);
+    const UpdateLoops loops = update_loops(w.attributes(), states, has_master);
     reference::Values in{w.in(has_master ? p + 2 : p), w.in(p + 1), w.in(0), w.in(1)};
     for (std::size_t s = 3; s < each; ++s) in.push_back(w.in(p + s));
-    const reference::Values elements = reference::map(in, loops.elements, in[0]->shape),
-                            scalars = reference::map(in, loops.scalars, {});
-    std::size_t next_element = 0, next_scalar = 0;
-    w.out(made, *elements[next_element++]);
-    if (has_master) w.out(made + 1, *elements[next_element++]);
-    for (std::size_t s = 0; s < loops.is_scalar.size(); ++s)
-      w.out(made + 2 + s, loops.is_scalar[s] ? *scalars[next_scalar++] : *elements[next_element++]);
+    Shape rows = in[0]->shape, blocks;
+    if (const std::int64_t block = w.attributes().integer_or("block", 0); block > 0) {
+      blocks = {rows.elements() / block};
+      rows = {blocks[0], block};
+    }
+    for (const Expressions& f : loops.largest) in.push_back(reference::reduce(in, f, "max", rows)[0]);
+    std::map<Reads, std::vector<Value>> results;
+    const auto compute = [&](Reads how, const Expressions& f, const Shape& shape) {
+      for (const std::optional<Value>& value : reference::map(in, f, shape)) results[how].push_back(*value);
+    };
+    compute(Reads::same, loops.elements, rows);
+    compute(Reads::block, loops.blocks, blocks);
+    compute(Reads::element, loops.scalars, {});
+    std::map<Reads, std::size_t> next;
+    const auto write = [&](std::size_t output, Reads how, const Shape& shape) {
+      Value value = results[how][next[how]++];
+      value.shape = shape;
+      w.out(output, value);
+    };
+    write(made, Reads::same, in[0]->shape);
+    if (has_master) write(made + 1, Reads::same, in[0]->shape);
+    for (std::size_t s = 0; s < loops.states.size(); ++s) write(made + 2 + s, loops.states[s], in[update_state_input + s]->shape);
   }
 }
 

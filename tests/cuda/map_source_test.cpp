@@ -43,6 +43,9 @@ TEST(MapSource, NvrtcTakesEveryFunctionFormAndDtype) {
         EXPECT_EQ(refused(map_source(f, form), "sm_90"), "") << text;
         form.rounds_bf16 = false;
         EXPECT_EQ(refused(map_source(f, form), "sm_75"), "") << text;
+        MapForm of_codes = form;
+        of_codes.inputs[0] = of_codes.outputs[0] = type == DType::f32 ? DType::e4m3 : DType::e5m2;
+        if (!f.reads_channel()) EXPECT_EQ(refused(map_source(f, of_codes), "sm_75"), "") << text;
         form.flat = form.rows && !f.reads_channel();
         if (form.flat) EXPECT_EQ(refused(map_source(f, form), "sm_90"), "") << text << " of a flat slice";
         if (f.results().size() > 1) continue;

@@ -233,8 +233,6 @@ TEST_F(OwnStates, TheyConformAndAreProven) {
     if (!optimizer.options.empty()) check = check + Words{"--option", "block=4"};  // which divides the parts of its small models
     EXPECT_THAT(consist(check), HasSubstr(std::string("optimizer '") + optimizer.name + "' conforms"));
   }
-  for (const char* kernels : {"adamw-8bit/kernels-adamw-8bit-op.so"})
-    EXPECT_THAT(consist({"check", built("") + kernels}), HasSubstr("conforms"));
   for (OwnOptimizer optimizer : own_optimizers) {
     if (!optimizer.options.empty()) optimizer.options.back() = "2";  // the small model's matrices are smaller
     EXPECT_THAT(consist(Words{"prove", "--model", model(), "--precision", "fp32", "--batch", "2", "--sequence", "32", "--ranks",

@@ -212,5 +212,81 @@ TEST_P(DeviceKernel, MapUpdate) {
   }
 }
 
+Value as_dtype(Value value, DType dtype) {
+  test::HostTensor rounded(dtype, value.shape);
+  value.dtype = dtype;
+  for (std::size_t i = 0; i < value.data.size(); ++i) {
+    rounded.set(static_cast<std::int64_t>(i), value.data[i]);
+    value.data[i] = rounded[static_cast<std::int64_t>(i)];
+  }
+  return value;
+}
+
+// Momentum in 8 bits with a scale for each block: every code is the nearest one, and no other block changes a scale.
+TEST_P(DeviceKernel, MapUpdateOfBlocks) {
+  const auto check = [&](const Shape& shape, std::int64_t block, DType code, double clip, bool has_master) {
+    SCOPED_TRACE(shape.text() + " in blocks of " + std::to_string(block) + ", " + std::string(name_of(code)) + ", clip " +
+                 std::to_string(clip) + (has_master ? ", master" : ""));
+    const double most = code == DType::e4m3 ? 448 : 57344, half_step = code == DType::e4m3 ? 1.0 / 16 : 1.0 / 8;
+    const auto random_f32 = [&](const Shape& of, double scale) {
+      return reference::random_value(engine_, DType::f32, of, scale, 0);
+    };
+    Shape of_blocks = shape;
+    of_blocks[shape.rank() - 1] /= block;
+    const Value weight = random_f32(shape, 1), value = as_dtype(weight, dtype()),
+                codes = as_dtype(random_f32(shape, most / 4), code), scales = random_f32(of_blocks, 1e-3);
+    const Value gradient_value = reference::random_value(engine_, gradient(), shape, 1, 0);
+    const Values in{Value{DType::f32, {1}, {0.5}},
+                    Value{DType::f32, {}, {clip}},
+                    value,
+                    gradient_value,
+                    has_master ? std::optional(weight) : std::nullopt,
+                    codes,
+                    scales};
+    const std::string most_text = std::to_string(static_cast<int>(most)), moved = "t0=0.5*f[b]*e+d[0]*b;";
+    const Values found = run("map_update_2", in,
+                             {{"f", moved + "t1=max(g[b],1e-30)/" + most_text + ";a-c[0]*t0;t0/t1;t1"},
+                              {"largest", moved + "abs(t0)"},
+                              {"block", block}});
+    Value after = has_master ? weight : value, expected_scales = scales;
+    std::vector<double> moments;
+    for (std::size_t i = 0; i < after.data.size(); ++i) {
+      moments.push_back(0.5 * scales.data[i / static_cast<std::size_t>(block)] * codes.data[i] + clip * gradient_value.data[i]);
+      if (clip >= 0) after.data[i] -= 0.5 * moments[i];
+    }
+    for (std::size_t b = 0; b < scales.data.size() && clip >= 0; ++b) {
+      double largest = 1e-30;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(block); ++i)
+        largest = std::max(largest, std::abs(moments[b * static_cast<std::size_t>(block) + i]));
+      expected_scales.data[b] = largest / most;
+    }
+    expect_close(found[0], after, tolerance(), "value");
+    if (has_master) expect_close(found[1], after, 4e-6, "master");
+    expect_close(found[3], expected_scales, 4e-6, "scales");
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      const double scale = expected_scales.data[i / static_cast<std::size_t>(block)],
+                   smallest = code == DType::e4m3 ? 1.0 / 512 : 1.0 / 65536;
+      if (clip < 0)
+        ASSERT_EQ(found[2]->data[i], codes.data[i]) << i;
+      else
+        ASSERT_LE(std::abs(scale * found[2]->data[i] - moments[i]),
+                  (half_step + 1e-5) * std::abs(moments[i]) + 0.51 * scale * smallest)
+            << i;
+    }
+  };
+  for (const DType code : {DType::e4m3, DType::e5m2}) {
+    for (const bool has_master : {false, true}) {
+      if (narrow() && !has_master) continue;
+      check({7, 12}, 4, code, 0.25, has_master);
+      check({7, 12}, 4, code, -1, has_master);
+      check({2, 3, 9}, 3, code, 1, has_master);
+      check({5, 64}, 64, code, 1, has_master);
+      check({40}, 8, code, 1, has_master);
+      check({300, 1056}, 96, code, 1, has_master);
+      check({0}, 8, code, 1, has_master);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace consist

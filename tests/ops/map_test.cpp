@@ -123,6 +123,41 @@ TEST(MapUpdate, ScalarStatesAreKeptByEveryRank) {
   EXPECT_THAT(refusal("map_update_2", "a;e;f", types), HasSubstr("a state must be like its parameter"));
 }
 
+TEST(MapUpdate, BlocksLieAsTheirElementsDo) {
+  const TensorType w{DType::f32, {4, 8}}, codes{DType::e4m3, {4, 8}}, scales{DType::f32, {4, 2}}, scalar{DType::f32, {}};
+  const Types types{numbers, scalar, w, w, w, codes, scales};
+  const Op& op = registry().get("map_update_2");
+  const auto rule = [](const char* f, const char* largest, std::int64_t block) {
+    return Attributes{{"f", std::string(f)}, {"largest", std::string(largest)}, {"block", block}};
+  };
+  const char *const f = "a-c[0]*b;e/g[b];g[b]", *const largest = "abs(f[b]*e+b)";
+  EXPECT_EQ(op.infer(types, rule(f, largest, 4)), (Types{w, w, codes, scales}));
+  AxisSharding axis{.inputs = {replicate, replicate, replicate, replicate, replicate, flat, flat}, .outputs = {}};
+  op.shard(axis, types, rule(f, largest, 4));
+  EXPECT_THAT(axis.inputs, ElementsAre(replicate, replicate, flat, flat, flat, flat, flat));
+  EXPECT_THAT(axis.outputs, ElementsAre(flat, flat, flat, flat));
+  const auto refused = [&](const Attributes& attributes, const Types& in) {
+    try {
+      op.infer(in, attributes);
+    } catch (const ProgramError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_THAT(refused(expression("a;e;f[b]"), types), HasSubstr("'block' must be there"));
+  EXPECT_THAT(refused(rule(f, largest, 3), types), HasSubstr("rows of a rule of blocks must be multiples of 'block'"));
+  EXPECT_THAT(refused(rule(f, largest, 2), types), HasSubstr("one value for each block of a row"));
+  EXPECT_THAT(refused(rule("a;e/g;f[b]", largest, 4), types), HasSubstr("the largest of a block is read as g[b]"));
+  EXPECT_THAT(refused(rule("a;e;f[b]*e", largest, 4), types), HasSubstr("the result of a block state depends on elements"));
+  EXPECT_THAT(refused(rule(f, "f[b]*e[b]", 4), types), HasSubstr("reads e where it has no element"));
+  EXPECT_THAT(refused(rule("a;e;h[b]*f[b]", largest, 4), types), HasSubstr("has the inputs a to g"));
+  EXPECT_THAT(refused(rule(f, "f[b]*e*g[b]", 4), types), HasSubstr("has the inputs a to f"));
+  EXPECT_THAT(refused(rule(f, largest, 4), {numbers, scalar, w, w, w, codes, TensorType{DType::e4m3, {4, 2}}}),
+              HasSubstr("must be f32 or bf16"));
+  EXPECT_THAT(refused(rule(f, largest, 4), {numbers, scalar, w, w, w, TensorType{DType::u8, {4, 8}}, scales}),
+              HasSubstr("must be f32, bf16, e4m3 or e5m2"));
+}
+
 TEST(MapUpdate, ReadsNoElementThatIsNotThere) {
   const TensorType w{DType::f32, {4, 8}}, scalar{DType::f32, {}};
   const Types types{numbers, scalar, w, w, std::nullopt, w};

@@ -1,5 +1,5 @@
-// A flat slice of a matrix: an equal range of its elements, as ZeRO's ranks have it. Expressions read it beside the whole matrix's
-// vectors of rows and channels.
+// A flat slice of a matrix: an equal range of its elements, as ZeRO's ranks have it. Expressions read it beside the whole
+// matrix's vectors of rows and channels.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,12 @@
-// map_update_N on every device: for each parameter the device's kernel of map, over its elements and then over its scalar states.
+// map_update_N on every device: for each parameter the device's kernels of reduce and map, over its elements, its blocks and its
+// scalars (consist/map_update.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,30 +40,44 @@ inline std::vector<Reads> reads_of_inputs(const Expressions& f) {
 
 class MapUpdate final : public Kernel {
  public:
-  /// make(expressions, request) makes the device's kernel of map.
-  template <typename Make>
-  MapUpdate(const KernelRequest& r, const Make& make) : each_(3 + registry().get(r.op).states_per_update()) {
+  /// make(expressions, request) makes the device's kernel of map, make_reduce(request) that of reduce.
+  template <typename Make, typename MakeReduce>
+  MapUpdate(const KernelRequest& r, const Make& make, const MakeReduce& make_reduce)
+      : each_(3 + registry().get(r.op).states_per_update()), block_(r.attributes.integer_or("block", 0)) {
     for (std::size_t p = 2; p < r.inputs.size(); p += each_) {
-      const Operands operands(r.inputs.subspan(p, each_), r.inputs[0], r.inputs[1]);
       One one;
-      one.loops = update_loops(r.attributes.string("f"), static_cast<int>(each_) - 3, !operands.master.absent());
+      one.loops = update_loops(r.attributes, static_cast<int>(each_) - 3, !r.inputs[p + 2].absent());
+      const Operands operands(*this, one.loops, r.inputs, p, nullptr);
+      for (std::size_t k = 0; k < one.loops.largest.size(); ++k) {
+        const Attributes attributes{{"f", one.loops.largest[k].text()}, {"by", std::string("max")}};
+        const List read = operands.read_by(one.loops.largest[k]);
+        one.largest.push_back(make_reduce(KernelRequest{"reduce", read.span(), operands.largest(k), attributes}));
+      }
       const auto made = [&](const Expressions& f, const List& updated) {
         const List read = operands.read_by(f);
-        return make(f, KernelRequest{r.op, read.span(), updated.span(), r.attributes});
+        return f.results().empty() ? Made() : Made(make(f, KernelRequest{r.op, read.span(), updated.span(), r.attributes}));
       };
-      one.elements = made(one.loops.elements, operands.elements(one.loops));
-      if (!one.loops.scalars.results().empty()) one.scalars = made(one.loops.scalars, operands.scalars(one.loops));
+      one.elements = made(one.loops.elements, operands.updated(Reads::same));
+      one.blocks = made(one.loops.blocks, operands.updated(Reads::block));
+      one.scalars = made(one.loops.scalars, operands.updated(Reads::element));
+      workspace_ = std::max(workspace_, operands.largest_bytes() * static_cast<std::int64_t>(one.largest.size()));
       parameters_.push_back(std::move(one));
     }
   }
+  std::int64_t workspace_bytes() const override { return workspace_; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer>, void* workspace, NativeQueue queue) override {
-    for (std::size_t k = 0; k < parameters_.size(); ++k) {
-      const One& one = parameters_[k];
-      const Operands operands(in.subspan(2 + k * each_, each_), in[0], in[1]);
-      one.elements->launch(operands.read_by(one.loops.elements).span(), operands.elements(one.loops).span(), workspace, queue);
-      if (one.scalars)
-        one.scalars->launch(operands.read_by(one.loops.scalars).span(), operands.scalars(one.loops).span(), workspace, queue);
+    for (std::size_t n = 0; n < parameters_.size(); ++n) {
+      const One& one = parameters_[n];
+      const Operands operands(*this, one.loops, in, 2 + n * each_, workspace);
+      for (std::size_t k = 0; k < one.largest.size(); ++k)
+        one.largest[k]->launch(operands.read_by(one.loops.largest[k]).span(), operands.largest(k), nullptr, queue);
+      const auto run = [&](const Made& kernel, const Expressions& f, Reads how) {
+        if (kernel) kernel->launch(operands.read_by(f).span(), operands.updated(how).span(), nullptr, queue);
+      };
+      run(one.elements, one.loops.elements, Reads::same);
+      run(one.blocks, one.loops.blocks, Reads::block);
+      run(one.scalars, one.loops.scalars, Reads::element);
     }
   }
 
@@ -76,46 +93,62 @@ class MapUpdate final : public Kernel {
 
   /// One parameter's tensors, all updated in place: outputs are inputs.
   struct Operands {
-    Operands(std::span<const Buffer> of, const Buffer& scalars, const Buffer& clip) : value(of[0]), master(of[2]) {
+    /// The parameter whose tensors begin at input `first`.
+    Operands(const MapUpdate& update, const UpdateLoops& rule, std::span<const Buffer> in, std::size_t first, void* workspace)
+        : loops(rule), value(update.in_blocks(in[first])), master(update.in_blocks(in[first + 2])) {
       inputs.push_back(master.absent() ? value : master);
-      inputs.push_back(of[1]);
-      inputs.push_back(scalars);
-      inputs.push_back(clip);
-      for (const Buffer& state : of.subspan(3)) inputs.push_back(state);
+      inputs.push_back(update.in_blocks(in[first + 1]));
+      inputs.push_back(in[0]);
+      inputs.push_back(in[1]);
+      for (std::size_t s = 0; s < loops.states.size(); ++s) {
+        const Buffer& state = in[first + 3 + s];
+        inputs.push_back(loops.states[s] == Reads::same ? update.in_blocks(state) : state);
+      }
+      first_largest = inputs.count;
+      for (std::size_t k = 0; k < loops.largest.size(); ++k) {
+        void* const data = workspace == nullptr ? nullptr : static_cast<char*>(workspace) + k * largest_bytes();
+        inputs.push_back({data, DType::f32, {value.shape[0]}, 0, value.space});
+      }
     }
+    /// One number for each block, in a piece of memory that ends at 256 bytes.
+    std::int64_t largest_bytes() const { return loops.largest.empty() ? 0 : (value.shape[0] * 4 + 255) / 256 * 256; }
+    std::span<const Buffer> largest(std::size_t k) const { return inputs.span().subspan(first_largest + k, 1); }
     List read_by(const Expressions& f) const {
       List read = inputs;
       read.count = static_cast<std::size_t>(f.inputs());
       return read;
     }
-    List elements(const UpdateLoops& loops) const {
+    /// The outputs of the loop over elements (Reads::same), blocks or scalars (Reads::element).
+    List updated(Reads how) const {
       List made;
-      made.push_back(value);
-      if (!master.absent()) made.push_back(master);
-      add_states(made, loops, false);
-      return made;
-    }
-    List scalars(const UpdateLoops& loops) const {
-      List made;
-      add_states(made, loops, true);
-      return made;
-    }
-    void add_states(List& made, const UpdateLoops& loops, bool are_scalars) const {
-      for (std::size_t s = 0; s < loops.is_scalar.size(); ++s) {
-        if (loops.is_scalar[s] == are_scalars) made.push_back(inputs.buffers[update_state_input + s]);
+      if (how == Reads::same) made.push_back(value);
+      if (how == Reads::same && !master.absent()) made.push_back(master);
+      for (std::size_t s = 0; s < loops.states.size(); ++s) {
+        if (loops.states[s] == how) made.push_back(inputs.buffers[update_state_input + s]);
       }
+      return made;
     }
 
+    const UpdateLoops& loops;
     Buffer value, master;
     List inputs;  ///< as the expressions count them
+    std::size_t first_largest = 0;
   };
+
+  /// A tensor of elements, in a rule of blocks with a block in each row.
+  Buffer in_blocks(Buffer buffer) const {
+    if (block_ > 0 && !buffer.absent()) buffer.shape = {buffer.shape.elements() / block_, block_};
+    return buffer;
+  }
 
   struct One {
     UpdateLoops loops;
-    Made elements, scalars;
+    std::vector<Made> largest;
+    Made elements, blocks, scalars;
   };
 
   std::size_t each_;  ///< inputs of one parameter
+  std::int64_t block_, workspace_ = 0;
   std::vector<One> parameters_;
 };
 

@@ -68,12 +68,10 @@ struct Elements {
 
   void load(std::int64_t row, std::int64_t column, int count, float* to) const {
     const std::int64_t first = row * row_stride + column * column_stride + offset;
-    if (dtype == DType::bf16)
-      load_from(static_cast<const bf16*>(data) + first, count, to);
-    else if (dtype == DType::i32)
+    if (dtype == DType::i32)
       load_from(static_cast<const std::int32_t*>(data) + first, count, to);
     else
-      load_from(static_cast<const float*>(data) + first, count, to);
+      as_floats([=, this](const auto* from) { load_from(from + first, count, to); });
   }
   /// One element, `count` times.
   void fill(int element, int count, float* to) const {
@@ -82,15 +80,20 @@ struct Elements {
   }
   void store(std::int64_t row, std::int64_t column, int count, const float* from) const {
     const std::int64_t first = row * row_stride + column + offset;
-    if (dtype == DType::bf16) {
-      bf16* to = static_cast<bf16*>(data) + first;
-      for (int i = 0; i < count; ++i) cpu::store(to[i], from[i]);
-    } else {
-      std::copy_n(from, count, static_cast<float*>(data) + first);
-    }
+    as_floats([=](auto* to) {
+      for (int i = 0; i < count; ++i) cpu::store(to[first + i], from[i]);
+    });
   }
 
  private:
+  /// f(data, as what it is).
+  template <typename F>
+  void as_floats(const F& f) const {
+    if (dtype == DType::bf16) return f(static_cast<bf16*>(data));
+    if (dtype == DType::e4m3) return f(static_cast<e4m3*>(data));
+    if (dtype == DType::e5m2) return f(static_cast<e5m2*>(data));
+    f(static_cast<float*>(data));
+  }
   static float number(std::int32_t x) { return static_cast<float>(x); }
   template <typename T>
   static float number(T x) {
@@ -345,7 +348,8 @@ Made make_map(const KernelRequest& r, const KernelSettings&) {
 
 Made make_map_update(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<kernels::MapUpdate>(
-      r, [](const Expressions& f, const KernelRequest&) { return std::make_unique<Map>(f); });
+      r, [](const Expressions& f, const KernelRequest&) { return std::make_unique<Map>(f); },
+      [](const KernelRequest& reduction) { return std::make_unique<Reduce>(reduction); });
 }
 
 }  // namespace

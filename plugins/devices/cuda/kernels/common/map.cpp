@@ -213,7 +213,8 @@ Made make_map_update(const KernelRequest& r, const KernelSettings& s) {
   if (std::any_of(r.inputs.begin(), r.inputs.end(), [](const Buffer& b) { return b.space != MemorySpace::device; }))
     return nullptr;
   return std::make_unique<kernels::MapUpdate>(
-      r, [&](const Expressions& f, const KernelRequest& request) { return std::make_unique<Map>(f, request, s); });
+      r, [&](const Expressions& f, const KernelRequest& request) { return std::make_unique<Map>(f, request, s); },
+      [&](const KernelRequest& request) { return make_reduce(request, s); });
 }
 
 }  // namespace

@@ -25,6 +25,27 @@ __device__ __forceinline__ void round_to(float& to, float x) { to = x; }
 __device__ __forceinline__ void round_to(bf16& to, float x) {
   ROUND
 }
+// 8-bit floats as consist/float8.h states them, whose comments say why it goes so: M bits of mantissa, exponent bias B, and the
+// code of the largest finite number.
+template <int M, int B, unsigned largest> struct Float8 { unsigned char code; };
+typedef Float8<3, 7, 0x7e> e4m3;
+typedef Float8<2, 15, 0x7b> e5m2;
+template <int M, int B, unsigned L> __device__ __forceinline__ float number(Float8<M, B, L> x) {
+  const unsigned magnitude = x.code & 0x7fu, sign = (x.code & 0x80u) << 24;
+  const float scaled = __uint_as_float(magnitude << (23 - M)) * __uint_as_float((unsigned)(254 - B) << 23);
+  return __uint_as_float((magnitude > L ? 0x7fc00000u : __float_as_uint(scaled)) | sign);
+}
+template <int M, int B, unsigned L> __device__ __forceinline__ void round_to(Float8<M, B, L>& to, float x) {
+  constexpr int dropped = 23 - M;
+  constexpr unsigned rebias = (unsigned)(127 - B) << M, largest = (L + rebias) << dropped;
+  constexpr unsigned smallest_normal = (unsigned)(128 - B) << 23, steps = (unsigned)(151 - B - M) << 23;
+  const unsigned bits = __float_as_uint(x), sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu;
+  const unsigned clamped = magnitude < largest ? magnitude : largest;
+  const unsigned normal = ((clamped + ((1u << (dropped - 1)) - 1) + (clamped >> dropped & 1u)) >> dropped) - rebias;
+  const unsigned subnormal = __float_as_uint(__uint_as_float(clamped) + __uint_as_float(steps)) - steps;
+  const unsigned code = (clamped < smallest_normal ? subnormal : normal) | sign;
+  to.code = (unsigned char)(magnitude > 0x7f800000u ? 0x7fu : code);
+}
 template <int N, typename T> __device__ __forceinline__ Pack<T, N> load(const void* from, long long element) {
   return *reinterpret_cast<const Pack<T, N>*>(static_cast<const T*>(from) + element);
 }
@@ -52,7 +73,18 @@ std::string number(double value) {
 }
 
 std::string type_name(DType type) {
-  return type == DType::bf16 ? "bf16" : type == DType::i32 ? "int" : "float";
+  switch (type) {
+    case DType::bf16:
+      return "bf16";
+    case DType::i32:
+      return "int";
+    case DType::e4m3:
+      return "e4m3";
+    case DType::e5m2:
+      return "e5m2";
+    default:
+      return "float";
+  }
 }
 
 std::string call(const ExpressionNode& node, const std::string& x, const std::string& y, const std::string& z) {
