@@ -270,7 +270,7 @@ TEST_P(DeviceKernel, MapUpdateOfBlocks) {
         ASSERT_EQ(found[2]->data[i], codes.data[i]) << i;
       else
         ASSERT_LE(std::abs(scale * found[2]->data[i] - moments[i]),
-                  (half_step + 1e-5) * std::abs(moments[i]) + 0.51 * scale * smallest)
+                  half_step * std::abs(moments[i]) + scale * (0.5 * smallest + 2e-7 * most))  // two moments may cancel out
             << i;
     }
   };

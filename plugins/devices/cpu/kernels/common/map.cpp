@@ -318,6 +318,8 @@ class Margins final : public Kernel {
           compute_block(plan_, from, at, column, count, slots);
           const float* const made = slots[static_cast<std::size_t>(plan_.results[0])].data();
           for (int i = 0; i < count; ++i) columns[column + i] += static_cast<double>(made[i]);
+          if (rows == nullptr) return;
+#pragma omp simd reduction(+ : sum)
           for (int i = 0; i < count; ++i) sum += static_cast<double>(made[i]);
         });
       }
