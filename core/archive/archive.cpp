@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "consist/error.h"
@@ -135,11 +137,28 @@ void Archive::experts(const ArchivedChoices& row) {
   file.add(file.experts, File::kExpertsChunk, std::array<const void*, 2>{&row.step, row.choices.data()});
 }
 
+void Archive::define_evaluations(std::span<const Column> columns) {
+  const hdf5::Session session;
+  File& file = *file_;
+  file.require_open();
+  if (!file.steps.series.empty()) throw ProgramError("columns of /evaluations are defined late in " + path_);
+  const hdf5::Handle group = file.own(H5Gopen2(file.file.id(), "evaluations", H5P_DEFAULT), H5Gclose, "open /evaluations");
+  for (const Column& column : columns) {
+    file.add_evaluated(group.id(), column);
+    file.evaluated_metrics.push_back(column.name);
+  }
+}
+
 void Archive::evaluation(const ArchivedEvaluation& row) {
   const hdf5::Session session;
   file_->require_open();
-  file_->add(file_->evaluations, File::kEvaluationChunk,
-             std::array<const void*, 5>{&row.step, &row.loss, &row.sequences, &row.seconds, &row.time});
+  std::vector<const void*> values{&row.step, &row.loss, &row.sequences, &row.seconds, &row.time};
+  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  for (const std::string& name : file_->evaluated_metrics) {
+    const auto found = std::ranges::find(row.metrics, name, &OwnMetricValue::name);
+    values.push_back(found == row.metrics.end() ? &unknown : &found->value);
+  }
+  file_->add(file_->evaluations, File::kEvaluationChunk, values);
 }
 
 void Archive::event(double time, const std::string& kind, const std::string& text) {

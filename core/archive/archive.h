@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "consist/observer.h"
+
 namespace consist {
 
 /// The version of archives that this program writes; it reads all from 1 on.
@@ -26,6 +28,7 @@ struct ArchivedEvaluation {
   std::int64_t sequences = 0;  ///< over which the loss is the mean
   double seconds = 0;          ///< wall time
   double time = 0;             ///< when it ended: seconds since the epoch
+  std::vector<OwnMetricValue> metrics = {};  ///< columns of Archive::define_evaluations()
 };
 
 /// A row of /experts.
@@ -69,7 +72,9 @@ class Archive {
   void define_experts(const std::vector<std::int64_t>& layers, std::int64_t experts);
   /// Adds a row to /experts, of as many choices as define_experts() said.
   void experts(const ArchivedChoices& row);
-  /// Adds a row to /evaluations.
+  /// Before define_steps(): adds columns to /evaluations, float64.
+  void define_evaluations(std::span<const Column> columns);
+  /// Adds a row to /evaluations. A column for which it has no value becomes NaN.
   void evaluation(const ArchivedEvaluation& row);
   /// Adds a row to /events. `time`: seconds since the epoch; `kind`: one word, up to 32 bytes; `text`: cut to 1024 bytes.
   void event(double time, const std::string& kind, const std::string& text);

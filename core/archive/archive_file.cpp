@@ -203,16 +203,18 @@ void Archive::File::create_evaluations() {
                             {"sequences", "1", "sequences of all ranks, each read once"},
                             {"seconds", "s", "wall time of the evaluation"},
                             {"time", "s", "when it ended: seconds since 1970-01-01 UTC"}};
-  for (const Column& column : columns) {
-    const bool whole = column.name == "step" || column.name == "sequences";
-    // A row whose chunk never reached the file reads as this.
-    const std::int64_t no_step = -1;
-    const double no_value = std::nan("");
-    const void* fill = whole ? static_cast<const void*>(&no_step) : &no_value;
-    evaluations.series.push_back(series(group.id(), column.name, whole ? H5T_STD_I64LE : H5T_IEEE_F64LE,
-                                        whole ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE, kEvaluationChunk, fill));
-    describe(evaluations.series.back(), column.unit, column.long_name);
-  }
+  for (const Column& column : columns) add_evaluated(group.id(), column);
+}
+
+void Archive::File::add_evaluated(hid_t group, const Column& column) {
+  const bool whole = column.name == "step" || column.name == "sequences";
+  // A row whose chunk never reached the file reads as this.
+  const std::int64_t no_step = -1;
+  const double no_value = std::nan("");
+  const void* fill = whole ? static_cast<const void*>(&no_step) : &no_value;
+  evaluations.series.push_back(series(group, column.name, whole ? H5T_STD_I64LE : H5T_IEEE_F64LE,
+                                      whole ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE, kEvaluationChunk, fill));
+  describe(evaluations.series.back(), column.unit, column.long_name);
 }
 
 }  // namespace consist

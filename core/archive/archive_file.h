@@ -48,6 +48,7 @@ struct Archive::File {
   std::map<std::string, Handle> texts, packed;
   Handle steps_group;
   Table steps, events, evaluations, experts;
+  std::vector<std::string> evaluated_metrics;  // columns of /evaluations behind those that each has
   std::vector<Handle> fences;  // see reserve()
   bool broken = false;
 
@@ -105,6 +106,7 @@ struct Archive::File {
   void create_packed(const char* name);
 
   void create_evaluations();
+  void add_evaluated(hid_t group, const Column& column);
 };
 
 }  // namespace consist

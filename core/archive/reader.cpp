@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
@@ -102,17 +103,19 @@ struct ArchiveReader::File {
 
   bool has(const std::string& name) const { return H5Lexists(file.id(), name.c_str(), H5P_DEFAULT) > 0; }
 
-  std::vector<std::string> columns() const {
-    if (!has("steps")) return {};
-    const Handle group = own(H5Gopen2(file.id(), "steps", H5P_DEFAULT), H5Gclose, "/steps");
+  /// Names of the datasets of a group, in alphabetical order.
+  std::vector<std::string> names_in(const std::string& path) const {
+    if (!has(path)) return {};
+    const Handle group = own(H5Gopen2(file.id(), path.c_str(), H5P_DEFAULT), H5Gclose, "/" + path);
     std::vector<std::string> names;
     const auto add = [](hid_t, const char* name, const H5L_info_t*, void* into) -> herr_t {
       static_cast<std::vector<std::string>*>(into)->emplace_back(name);
       return 0;
     };
-    if (H5Literate(group.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &names) < 0) fail("/steps");
+    if (H5Literate(group.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &names) < 0) fail("/" + path);
     return names;
   }
+  std::vector<std::string> columns() const { return names_in("steps"); }
 
   /// Rows that every column has in full. A writer that was killed may leave columns of different lengths, and a last "step" of
   /// -1: a row that was counted but whose chunk is not in the file.
@@ -203,21 +206,27 @@ std::vector<double> ArchiveReader::column(const std::string& name) const {
 std::vector<ArchivedEvaluation> ArchiveReader::evaluations() const {
   const hdf5::Session session;
   if (!file_->has("evaluations")) return {};
-  hsize_t rows = file_->length("evaluations/step");
-  for (const char* name : {"loss", "sequences", "seconds", "time"})
-    rows = std::min(rows, file_->length(std::string("evaluations/") + name));
+  constexpr std::array<std::string_view, 5> known{"step", "loss", "sequences", "seconds", "time"};
+  std::vector<std::string> names = file_->names_in("evaluations");
+  if (names.empty()) return {};
+  hsize_t rows = std::numeric_limits<hsize_t>::max();
+  for (const std::string& name : names) rows = std::min(rows, file_->length("evaluations/" + name));
   const auto column = [&]<typename Value>(const std::string& name, hid_t type, Value /*of one row*/) {
     std::vector<Value> values(rows);
     file_->read("evaluations/" + name, type, rows, values.data());
     return values;
   };
   const auto whole = [&](const char* name) { return column(name, H5T_NATIVE_INT64, std::int64_t{0}); };
-  const auto real = [&](const char* name) { return column(name, H5T_NATIVE_DOUBLE, 0.0); };
+  const auto real = [&](const std::string& name) { return column(name, H5T_NATIVE_DOUBLE, 0.0); };
   const std::vector<std::int64_t> step = whole("step"), sequences = whole("sequences");
   const std::vector<double> loss = real("loss"), seconds = real("seconds"), time = real("time");
+  std::erase_if(names, [&](const std::string& name) { return std::ranges::find(known, name) != known.end(); });
+  std::vector<std::vector<double>> own;  // by name
+  for (const std::string& name : names) own.push_back(real(name));
   std::vector<ArchivedEvaluation> evaluations;
   for (hsize_t i = 0; i < rows && step[i] >= 0; ++i) {
     evaluations.push_back({.step = step[i], .loss = loss[i], .sequences = sequences[i], .seconds = seconds[i], .time = time[i]});
+    for (std::size_t k = 0; k < names.size(); ++k) evaluations.back().metrics.push_back({names[k], own[k][i]});
   }
   return evaluations;
 }

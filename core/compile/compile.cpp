@@ -69,10 +69,10 @@ void check_inputs(const Program& program) {
   }
 }
 
-/// A run reads its own metrics alone: those of a plugin would be computed for nobody, or vanish.
+/// A run reads the program's outputs and metrics of its own alone: others would be computed for nobody, or vanish.
 void check_metrics(const Program& program) {
-  static const std::set<std::string, std::less<>> recorded{"loss",       "grad_norm", "stop",           "aux_loss",
-                                                           "loss_count", "overflow",  "expert_choices", logits_name};
+  std::set<std::string, std::less<>> recorded{"loss", "grad_norm", "stop", "aux_loss", logits_name};
+  for (const StepOutput& output : program.outputs) recorded.insert(output.name);
   std::set<TensorId> storages;  // of these; earlier values in their place are metrics, too
   for (const Tensor& tensor : program.tensors) {
     if (tensor.role == Role::metric && recorded.contains(tensor.name)) storages.insert(tensor.storage);
@@ -81,8 +81,8 @@ void check_metrics(const Program& program) {
     if (tensor.role != Role::metric || storages.contains(tensor.storage)) continue;
     throw ProgramError(
         "'" + tensor.name +
-        "' is a metric that no run records; of a plugin's own values a run records what it is trained on beside the "
-        "loss, as aux_loss (Program::auxiliary_losses)");
+        "' is a metric that no run records; of a plugin's own values a run records those of Builder::metric(), and what it is "
+        "trained on beside the loss, as aux_loss");
   }
 }
 
@@ -130,8 +130,8 @@ void name_collectives(Program& program, const char* pass) {
 
 /// An evaluation reports the loss alone.
 void drop_auxiliary_losses(Program& program) {
-  if (program.auxiliary_losses.empty()) return;
-  program.auxiliary_losses.clear();
+  if (program.output(StepOutput::Kind::auxiliary_loss) == no_tensor) return;
+  program.drop_outputs(StepOutput::Kind::auxiliary_loss);
   remove_dead(program);
 }
 

@@ -145,8 +145,8 @@ void with_cache(Program& forward, std::int64_t tokens, bool logits) {
   });
   if (logits && made.find(logits_name) == no_tensor)
     refuse("the model ends in no op whose trait says that it makes logits (VocabularyUse::loss)");
-  made.loss = made.loss_count = no_tensor;
-  made.auxiliary_losses.clear();
+  made.loss = no_tensor;
+  made.outputs.clear();
   remove_dead(made);
   forward = std::move(made);
 }

@@ -44,7 +44,7 @@ void count_expert_choices(Program& segment) {
     });
   }
   inserter.apply();
-  segment.expert_choices = counts != no_tensor ? counts : no_choices(segment, {rows, experts});
+  segment.add_output(StepOutput::Kind::expert_choices, counts != no_tensor ? counts : no_choices(segment, {rows, experts}));
 }
 
 }  // namespace consist

@@ -6,8 +6,8 @@
 
 namespace consist {
 
-/// Makes Program::expert_choices of one micro-batch, of this rank's routers; rows of other ranks' routers are 0. Nothing without
-/// routers.
+/// Makes the output "expert_choices" of one micro-batch, of this rank's routers; rows of other ranks' routers are 0. Nothing
+/// without routers.
 CONSIST_API void count_expert_choices(Program& segment);
 
 }  // namespace consist

@@ -95,7 +95,7 @@ void sum_overflow(Program& segment) {
     const TensorId zero = builder.constant("no_overflow", {}, [](std::span<float> out) { out[0] = 0; });
     sum = builder.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}}, name);
   }
-  segment.overflow = sum;
+  segment.add_output(StepOutput::Kind::overflow, sum);
 }
 
 std::string without_room_text(const Program& program, double missing) {

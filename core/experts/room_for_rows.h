@@ -25,7 +25,7 @@ struct Room {
 };
 CONSIST_API Room least_room(const Program& program);
 
-/// Makes Program::overflow of one micro-batch: the sum over this rank's instructions, 0 where it has none.
+/// Makes the output "overflow" of one micro-batch: the sum over this rank's instructions, 0 where it has none.
 CONSIST_API void sum_overflow(Program& segment);
 
 /// Text on the rows beyond the capacity in a program whose overflow is `missing`: rows and, where tokens are sent, tokens.

@@ -6,6 +6,7 @@
 
 #include "core/interpreter/gradients.h"
 #include "core/interpreter/step_inputs.h"
+#include "core/program/own_metrics.h"
 
 namespace consist::interpreter {
 namespace {
@@ -124,6 +125,9 @@ class Training {
     if (has_metric(ranks_, "expert_choices")) {
       for (const double count : metrics(ranks_, "expert_choices")) outcome.expert_choices.push_back(count);
     }
+    OwnMetricSums own(ranks_.front().planned().program);
+    own.add([&](std::string_view name) { return metric(ranks_, std::string(name)); });
+    for (const auto& [name, value] : own.values()) outcome.metrics[name].push_back(value);
     outcome.overflow += overflow(ranks_, options_);
     if (metric(ranks_, "stop") != config_.ranks) throw ProgramError("the stop requests do not sum to the number of ranks");
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Outcome {
   LogicalValues values;
   std::vector<double> losses, grad_norms;  ///< by step
   std::vector<double> auxiliary_losses;    ///< by step, of models that have one
+  std::map<std::string, std::vector<double>> metrics;  ///< own_metrics(), by step
   std::vector<double> expert_choices;      ///< that fell on each expert, by step, of models that have routers
   double evaluation = 0;                   ///< loss after the first step
   LogicalValues before, after_first_step;  ///< parameters and states

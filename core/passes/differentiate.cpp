@@ -70,7 +70,9 @@ class Reverse final : public Differentiator {
     return known != no_tensor && holders_[known] == 1 ? known : no_tensor;
   }
   bool is_root(TensorId tensor) const override {
-    return tensor == program_.loss || std::ranges::find(program_.auxiliary_losses, tensor) != program_.auxiliary_losses.end();
+    return tensor == program_.loss || std::ranges::any_of(program_.outputs, [tensor](const StepOutput& output) {
+             return output.kind == StepOutput::Kind::auxiliary_loss && output.tensor == tensor;
+           });
   }
   void replace_all_uses_with(TensorId tensor, TensorId by) override { replaced_.emplace_back(tensor, by); }
   DType gradient_dtype(TensorId tensor) const override {
@@ -157,11 +159,8 @@ void remove_dead(Program& program) {
     if (id != no_tensor) needed[static_cast<std::size_t>(id)] = true;
   };
   need(program.loss);
-  need(program.loss_count);
-  need(program.overflow);
-  need(program.expert_choices);
+  for (const StepOutput& output : program.outputs) need(output.tensor);
   for (const Router& router : program.routers) need(router.statistics);  // its choices are counted later
-  std::ranges::for_each(program.auxiliary_losses, need);
   for (const Parameter& p : program.parameters) need(p.gradient);
   std::vector<Instruction> kept;
   for (std::size_t i = program.instructions.size(); i-- > 0;) {

@@ -83,8 +83,8 @@ Program emit_anew(const Program& old, const Replace& replace) {
     for (ParameterState& state : parameter.states) state.tensor = at(map, state.tensor);
   }
   for (Constant& constant : program.constants) constant.tensor = at(map, constant.tensor);
-  program.loss_count = at(map, old.loss_count);
-  for (TensorId loss : old.auxiliary_losses) program.auxiliary_losses.push_back(at(map, loss));
+  program.outputs = old.outputs;
+  for (StepOutput& output : program.outputs) output.tensor = at(map, output.tensor);
   for (Router router : old.routers) {
     router.statistics = at(map, router.statistics);
     program.routers.push_back(router);

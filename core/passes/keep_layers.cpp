@@ -188,8 +188,8 @@ class Removal {
     for (Parameter& parameter : forward_.parameters) move(parameter.tensor);
     for (Constant& constant : forward_.constants) move(constant.tensor);
     for (Router& router : forward_.routers) move(router.statistics);
-    for (TensorId* id : {&forward_.loss, &forward_.loss_count, &forward_.overflow, &forward_.expert_choices}) move(*id);
-    std::for_each(forward_.auxiliary_losses.begin(), forward_.auxiliary_losses.end(), move);
+    for (StepOutput& output : forward_.outputs) move(output.tensor);
+    move(forward_.loss);
   }
 
   Program& forward_;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* who = "optimizer";
 
-void make_metric(Program& program, TensorId id, const char* name) {
+void make_metric(Program& program, TensorId id, const std::string& name) {
   const TensorId storage = program[id].storage;
   for (Tensor& t : program.tensors) {
     if (t.storage == storage) t.role = Role::metric;
@@ -137,29 +137,27 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
 
 namespace {
 
-/// Makes a count of each micro-batch and rank the metric `name`: the sum over all micro-batches and ranks. Does nothing for
-/// no_tensor and for a metric.
-TensorId sum_as_metric(Program& program, Builder& builder, TensorId& count, const char* name) {
-  if (count == no_tensor || program[count].role == Role::metric) return count;
-  sum_over_stages(program, count);
-  count = replicated(builder, count);
-  make_metric(program, count, name);
-  return count;
+/// Makes an output of each micro-batch and rank a metric: the sum over all micro-batches and ranks. Does nothing where no rank
+/// has it, and for a metric.
+void sum_as_metric(Program& program, Builder& builder, StepOutput& output) {
+  TensorId& sum = output.tensor;
+  if (sum == no_tensor || program[sum].role == Role::metric) return;
+  sum_over_stages(program, sum);
+  sum = replicated(builder, sum);
+  make_metric(program, sum, output.name);
+}
+
+/// The metric of the first output of that kind; no_tensor without one.
+TensorId sum_of_all(Program& program, Builder& builder, StepOutput::Kind kind) {
+  const auto found = std::ranges::find(program.outputs, kind, &StepOutput::kind);
+  if (found == program.outputs.end()) return no_tensor;
+  sum_as_metric(program, builder, *found);
+  return found->tensor;
 }
 
 /// The number of targets that the loss counts; no_tensor where all do.
 TensorId count_of_all(Program& program, Builder& builder) {
-  return sum_as_metric(program, builder, program.loss_count, "loss_count");
-}
-
-/// The number of rows beyond the experts' capacity; no_tensor where it always suffices.
-TensorId overflow_of_all(Program& program, Builder& builder) {
-  return sum_as_metric(program, builder, program.overflow, "overflow");
-}
-
-/// The number of choices of each expert, for every router; no_tensor without routers.
-void sum_expert_choices(Program& program, Builder& builder) {
-  sum_as_metric(program, builder, program.expert_choices, "expert_choices");
+  return sum_of_all(program, builder, StepOutput::Kind::loss_count);
 }
 
 /// x times targets/count, or its square: x was divided by all targets and is to be divided by those that count.
@@ -172,9 +170,10 @@ TensorId per_target(Builder& builder, TensorId x, TensorId count, double targets
 /// loss.
 void append_auxiliary_loss(Program& program, Builder& builder, double targets) {
   TensorId sum = no_tensor;
-  for (TensorId loss : program.auxiliary_losses) {
-    sum_over_stages(program, loss);
-    loss = replicated(builder, loss);
+  for (const StepOutput& output : program.outputs) {
+    if (output.kind != StepOutput::Kind::auxiliary_loss) continue;
+    sum_over_stages(program, output.tensor);
+    const TensorId loss = replicated(builder, output.tensor);
     sum = sum == no_tensor ? loss : builder.emit_one("add", {sum, loss}, {}, "aux_loss");
   }
   if (sum == no_tensor) return;
@@ -192,8 +191,9 @@ void append_metrics(Program& program, double targets) {
   program.loss = per_target(builder, program.loss, count_of_all(program, builder), targets, 1);
   make_metric(program, program.loss, "loss");
   append_auxiliary_loss(program, builder, targets);
-  overflow_of_all(program, builder);
-  sum_expert_choices(program, builder);
+  for (StepOutput& output : program.outputs) {
+    if (output.kind != StepOutput::Kind::auxiliary_loss) sum_as_metric(program, builder, output);
+  }
 }
 
 namespace {
@@ -278,7 +278,7 @@ std::vector<UpdateInputs> scalars_of(Builder& builder, const OptimizerUses& opti
 
 /// Adds the coefficient; where rows exceeded the capacity of experts, both are such that nothing changes.
 void set_clip(Program& program, Builder& builder, std::vector<UpdateInputs>& inputs, TensorId clip) {
-  const TensorId overflow = overflow_of_all(program, builder);
+  const TensorId overflow = sum_of_all(program, builder, StepOutput::Kind::overflow);
   for (UpdateInputs& of_use : inputs) {
     of_use.clip = clip;
     if (overflow == no_tensor) continue;

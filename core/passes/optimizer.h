@@ -18,9 +18,9 @@ struct OptimizerSettings {
 /// Appends the optimizer. Creates the masters and states ("<parameter>.master", "<parameter>.moment1"; they lie as
 /// placements_of() says), the inputs OptimizerUse::scalars (Optimizer::write_scalars()) and "stop_requests" (a scalar of each
 /// rank), and the replicated metrics "loss", "grad_norm" and "stop" (the stop requests' sum). `targets`: those of the step over
-/// all ranks, by which the loss was divided; where a mask decides which count (Program::loss_count), loss and gradients become
-/// means over those, and the metric "loss_count" says how many. Throws ProgramError that names the tensor that the optimizer did
-/// not update, and as placements_of() and check_states().
+/// all ranks, by which the loss was divided; where a mask decides which count ("loss_count" of Program::outputs), loss and
+/// gradients become means over those, and the metric "loss_count" says how many. Throws ProgramError that names the tensor that
+/// the optimizer did not update, and as placements_of() and check_states().
 CONSIST_API void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerUses& optimizers,
                                   const OptimizerSettings& settings, double targets, const NameOfStrategy& strategies = nullptr);
 

@@ -36,9 +36,8 @@ class Repeater {
   void run(int micro_batches) {
     program_.instructions.reserve(segment_.size() * static_cast<std::size_t>(micro_batches) +
                                   static_cast<std::size_t>(micro_batches));
-    const TensorId first_loss = program_.loss, first_count = program_.loss_count, first_overflow = program_.overflow,
-                   first_choices = program_.expert_choices;
-    const std::vector<TensorId> first_auxiliary = program_.auxiliary_losses;
+    const TensorId first_loss = program_.loss;
+    const std::vector<StepOutput> first_outputs = program_.outputs;
     for (int m = 0; m < micro_batches; ++m) {
       if (m == 0) {
         first();
@@ -46,17 +45,14 @@ class Repeater {
         again(m);
         Builder builder(program_);
         builder.tag = {Phase::backward, -1, static_cast<std::int16_t>(m), "unroll_micro_batches"};
-        const auto add = [&](TensorId& sum, TensorId first, const char* name) {
+        const auto add = [&](TensorId& sum, TensorId first, const std::string& name) {
           if (first == no_tensor) return;
           // In the stage of what is added: of an interleaved pipeline's stages on a rank others run earlier.
           builder.tag.stage = is_made(index(first)) ? segment_[static_cast<std::size_t>(def_use_.producer(first))].tag.stage : -1;
           sum = builder.emit_one("add", {sum, map_[index(first)]}, {}, name);
         };
-        add(program_.loss_count, first_count, "loss_count");
-        add(program_.overflow, first_overflow, "overflow");
-        add(program_.expert_choices, first_choices, "expert_choices");
-        for (std::size_t k = 0; k < first_auxiliary.size(); ++k)
-          add(program_.auxiliary_losses[k], first_auxiliary[k], "aux_loss");
+        for (std::size_t k = 0; k < first_outputs.size(); ++k)
+          add(program_.outputs[k].tensor, first_outputs[k].tensor, first_outputs[k].name);
         add(program_.loss, first_loss, "loss");  // where another rank does not have it
       }
     }

@@ -28,17 +28,12 @@ ModelHead take_head(Program& program, TensorId loss) {
 
 /// Outputs of a program beside its loss, to be put back behind a frozen model, whose build() adds its own.
 struct LossesBeside {
-  TensorId loss_count;
-  std::vector<TensorId> auxiliary_losses;
+  std::vector<StepOutput> outputs;
   std::vector<Router> routers;
 
-  explicit LossesBeside(Program& program)
-      : loss_count(std::exchange(program.loss_count, no_tensor)),
-        auxiliary_losses(program.auxiliary_losses),
-        routers(program.routers) {}
+  explicit LossesBeside(Program& program) : outputs(std::exchange(program.outputs, {})), routers(program.routers) {}
   void put_back(Program& program) {
-    program.loss_count = loss_count;
-    program.auxiliary_losses = std::move(auxiliary_losses);
+    program.outputs = std::move(outputs);
     program.routers = std::move(routers);
   }
 };

@@ -181,9 +181,7 @@ class GuardedObserver final : public Guarded<Observer> {
   using Guarded::Guarded;
   void begin(const ObservedRun& run) override { call<&Part::begin>("begin", run); }
   void step(const ObservedStep& step) override { call<&Part::step>("step", step); }
-  void evaluated(std::int64_t step, double loss, std::int64_t sequences) override {
-    call<&Part::evaluated>("evaluated", step, loss, sequences);
-  }
+  void evaluated(const ObservedEvaluation& evaluation) override { call<&Part::evaluated>("evaluated", evaluation); }
   void sample(std::int64_t step, std::string_view text) override { call<&Part::sample>("sample", step, text); }
   void checkpoint(std::int64_t step, std::string_view folder) override { call<&Part::checkpoint>("checkpoint", step, folder); }
   std::string reason_to_end() const override { return one_line(call<&Part::reason_to_end>("reason_to_end")); }

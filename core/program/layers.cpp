@@ -206,14 +206,15 @@ Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& m, const std::st
 void add_balance_loss(Builder& b, TensorId statistics, double balance, double z, std::string name, TensorId count) {
   std::vector<TensorId> inputs{statistics};
   if (count != no_tensor) inputs.push_back(count);
-  b.program().auxiliary_losses.push_back(
-      b.emit_one("balance_loss", std::move(inputs), {{"balance", balance}, {"z", z}}, std::move(name)));
+  b.program().add_output(StepOutput::Kind::auxiliary_loss,
+                         b.emit_one("balance_loss", std::move(inputs), {{"balance", balance}, {"z", z}}, std::move(name)));
 }
 
 TensorId masked_targets(Builder& b, TensorId targets, TensorId mask, std::string name) {
-  if (b.program().loss_count != no_tensor) throw ProgramError("a second loss with a mask: each would need a count of its own");
+  if (b.program().output(StepOutput::Kind::loss_count) != no_tensor)
+    throw ProgramError("a second loss with a mask: each would need a count of its own");
   targets = b.emit_one("masked_targets", {targets, mask}, {}, name + ".targets");
-  b.program().loss_count = b.emit_one("count_targets", {targets}, {}, name + ".count");
+  b.program().add_output(StepOutput::Kind::loss_count, b.emit_one("count_targets", {targets}, {}, name + ".count"));
   return targets;
 }
 

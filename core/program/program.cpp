@@ -202,6 +202,40 @@ std::int64_t Program::padding() const {
   return most * largest_element;
 }
 
+namespace {
+
+const char* name_of(StepOutput::Kind kind) {
+  switch (kind) {
+    case StepOutput::Kind::loss_count:
+      return "loss_count";
+    case StepOutput::Kind::auxiliary_loss:
+      return "aux_loss";
+    case StepOutput::Kind::overflow:
+      return "overflow";
+    case StepOutput::Kind::expert_choices:
+      return "expert_choices";
+    case StepOutput::Kind::metric:
+    case StepOutput::Kind::metric_count:
+      break;
+  }
+  throw ProgramError("a metric has a name of its own: Builder::metric");
+}
+
+}  // namespace
+
+TensorId Program::output(StepOutput::Kind kind) const noexcept {
+  const auto found = std::ranges::find(outputs, kind, &StepOutput::kind);
+  return found == outputs.end() ? no_tensor : found->tensor;
+}
+
+void Program::add_output(StepOutput::Kind kind, TensorId tensor) {
+  outputs.push_back({.kind = kind, .name = name_of(kind), .tensor = tensor, .unit = "", .description = ""});
+}
+
+void Program::drop_outputs(StepOutput::Kind kind) {
+  std::erase_if(outputs, [kind](const StepOutput& output) { return output.kind == kind; });
+}
+
 TensorId Program::find(std::string_view name) const noexcept {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].name == name) return static_cast<TensorId>(i);

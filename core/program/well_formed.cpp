@@ -68,8 +68,10 @@ void check_ids(const Program& program) {
   if (program.micro_batches < 1)
     throw ProgramError("the program has " + std::to_string(program.micro_batches) + " micro-batches");
   if (program.loss != no_tensor && !exists(program, program.loss)) throw ProgramError("the loss does not exist");
-  if (program.loss_count != no_tensor && !exists(program, program.loss_count))
-    throw ProgramError("the count of the loss's targets does not exist");
+  for (const StepOutput& output : program.outputs) {
+    if (output.tensor != no_tensor && !exists(program, output.tensor))
+      throw ProgramError("the output '" + output.name + "' does not exist");
+  }
   for (std::size_t index = 0; index < program.instructions.size(); ++index) check_instruction(program, index);
   for (const Parameter& parameter : program.parameters) check_parameter(program, parameter);
   for (const Constant& constant : program.constants) {

@@ -12,10 +12,13 @@ void copy_options(const RunConfig& from, const std::string& plugin, RunConfig& t
     to.plugin_options[plugin] = options->second;
 }
 
-/// True if the loss of a step is not the sum of those of its tokens, whatever their micro-batches: an auxiliary loss is of a
-/// micro-batch.
+/// True if the step's values may not be the sum of those of its tokens, whatever their micro-batches: an auxiliary loss is of a
+/// micro-batch, and own metrics may be.
 bool depends_on_micro_batches(const interpreter::RankPrograms& programs) {
-  return std::ranges::any_of(programs.steps, [](const interpreter::Planned& p) { return !p.program.auxiliary_losses.empty(); });
+  return std::ranges::any_of(programs.steps, [](const interpreter::Planned& p) {
+    return p.program.output(StepOutput::Kind::auxiliary_loss) != no_tensor ||
+           p.program.output(StepOutput::Kind::metric) != no_tensor;
+  });
 }
 
 std::string number(double value) {
@@ -65,6 +68,7 @@ interpreter::Outcome behind(const interpreter::Outcome& all, int steps) {
   later.grad_norms = rest(all.grad_norms);
   later.auxiliary_losses = rest(all.auxiliary_losses);
   later.expert_choices = rest(all.expert_choices);
+  for (const auto& [name, values] : all.metrics) later.metrics[name] = rest(values);
   return later;
 }
 
@@ -100,6 +104,10 @@ std::vector<Difference> differences(const interpreter::Outcome& found, const int
   compare(wrong, "the loss", found.losses, expected.losses, within);
   compare(wrong, "the auxiliary loss", found.auxiliary_losses, expected.auxiliary_losses, within);
   compare(wrong, "the number of choices that fell on each expert", found.expert_choices, expected.expert_choices, within);
+  for (const auto& [name, values] : expected.metrics) {
+    const auto here = found.metrics.find(name);
+    compare(wrong, "the metric " + name, here == found.metrics.end() ? std::vector<double>() : here->second, values, within);
+  }
   compare(wrong, "the gradients' norm", found.grad_norms, expected.grad_norms, within);
   for (const auto& [name, values] : expected.values) {
     const auto here = found.values.find(name);

@@ -10,7 +10,7 @@ namespace consist {
 Observer::~Observer() = default;
 void Observer::begin(const ObservedRun& /*run*/) {}
 void Observer::step(const ObservedStep& /*step*/) {}
-void Observer::evaluated(std::int64_t /*step*/, double /*loss*/, std::int64_t /*sequences*/) {}
+void Observer::evaluated(const ObservedEvaluation& /*evaluation*/) {}
 void Observer::checkpoint(std::int64_t /*step*/, std::string_view /*folder*/) {}
 void Observer::sample(std::int64_t /*step*/, std::string_view /*text*/) {}
 std::string Observer::reason_to_end() const {

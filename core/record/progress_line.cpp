@@ -29,19 +29,31 @@ std::string fit_line(const std::string& text, int columns) {
   return text;
 }
 
+namespace {
+
+std::string printed(const char* format, double value) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+}  // namespace
+
+std::string metrics_text(const std::vector<OwnMetricValue>& metrics) {
+  std::string text;
+  for (const OwnMetricValue& metric : metrics) text += "  " + metric.name + printed(" %.4g", metric.value);
+  return text;
+}
+
 std::string progress_text(const StepReport& report, std::int64_t steps, double tokens_per_second, int columns) {
-  const auto printed = [](const char* format, double value) {
-    std::array<char, 40> text{};
-    std::snprintf(text.data(), text.size(), format, value);
-    return std::string(text.data());
-  };
   const double left = static_cast<double>(steps - report.step) * static_cast<double>(report.tokens) / tokens_per_second;
   struct Field {
     std::string text;
     int importance;  // the least important one goes first
   };
-  std::array<Field, 8> fields{{{"step " + std::to_string(report.step) + "/" + std::to_string(steps), 5},
+  std::array<Field, 9> fields{{{"step " + std::to_string(report.step) + "/" + std::to_string(steps), 5},
                                {printed("  loss %.4f", report.loss), 4},
+                               {metrics_text(report.metrics), 0},
                                {report.auxiliary_loss ? printed("  aux_loss %.4f", *report.auxiliary_loss) : std::string(), 0},
                                {report.expert_choices.empty() ? std::string() : printed("  load %.2f", report.expert_load), 0},
                                {printed("  grad_norm %.3f", report.grad_norm), 1},

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "consist/export.h"
 #include "core/record/step_report.h"
@@ -17,6 +18,9 @@ CONSIST_API int terminal_columns(int descriptor = STDERR_FILENO);
 
 /// `text` cut to what one line of `columns` shows without wrapping, by whole characters; all of it if `columns` is 0.
 CONSIST_API std::string fit_line(const std::string& text, int columns);
+
+/// "  preference_accuracy 0.75  reward_margin 0.0312"
+CONSIST_API std::string metrics_text(const std::vector<OwnMetricValue>& metrics);
 
 /// Text of a progress line about a step. Less important quantities are left out where `columns` (0: any number) are too few.
 CONSIST_API std::string progress_text(const StepReport& report, std::int64_t steps, double tokens_per_second, int columns);

@@ -19,6 +19,14 @@ constexpr std::int64_t rows_of_experts = 1000;
 
 }  // namespace
 
+std::vector<Column> columns_of(std::span<const OwnMetric> metrics) {
+  std::vector<Column> columns;
+  for (const OwnMetric& metric : metrics)
+    columns.push_back(
+        {metric.name, metric.unit, metric.description.empty() ? "reported by the model or loss" : metric.description});
+  return columns;
+}
+
 bool archive_goes_on(const RunConfig& config, bool own) {
   std::error_code ignored;
   return (own || (config.resume && !config.overwrite)) && std::filesystem::is_regular_file(config.archive, ignored);
@@ -60,7 +68,8 @@ void Recorder::define_experts(std::span<const Router> routers) {
 }
 
 void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program,
-                        std::span<const DeviceReading> sensors, bool auxiliary_loss, std::span<const Router> routers) {
+                        std::span<const DeviceReading> sensors, bool auxiliary_loss, std::span<const Router> routers,
+                        std::span<const OwnMetric> metrics) {
   const std::lock_guard lock(mutex_);
   if (!archive_) return;
   std::vector<Column> columns{{"step", "1", "step, counted from 1"},
@@ -75,6 +84,9 @@ void Recorder::describe(const std::string& environment, const std::string& topol
   if (auxiliary_loss) columns.push_back({"aux_loss", "1", "losses trained on beside the loss, weighted: the balance of routers"});
   if (!routers.empty())
     columns.push_back({"expert_load", "1", "choices of the most chosen expert over the mean, of the least balanced layer"});
+  const std::vector<Column> own = columns_of(metrics);
+  columns.insert(columns.end(), own.begin(), own.end());
+  archive_->define_evaluations(own);
   for (const DeviceReading& sensor : sensors)
     columns.push_back({"device_" + sensor.name, sensor.unit, "sensor of rank 0's device, newest reading when the step ended"});
   define_experts(routers);
@@ -99,6 +111,7 @@ void Recorder::step(const StepReport& r, std::span<const DeviceReading> sensors)
                           r.data_seconds};
   if (r.auxiliary_loss) row.push_back(*r.auxiliary_loss);
   if (!r.expert_choices.empty()) row.push_back(r.expert_load);
+  for (const OwnMetricValue& metric : r.metrics) row.push_back(metric.value);
   for (const DeviceReading& sensor : sensors) row.push_back(sensor.value);
   archive_->append(row);
   if (r.expert_choices.empty() || (r.step - 1) % every_ != 0) return;
@@ -138,7 +151,8 @@ void Recorder::traffic(const std::string& json) {
 void Recorder::evaluation(const EvaluationReport& r) {
   const std::lock_guard lock(mutex_);
   if (archive_)
-    archive_->evaluation({.step = r.step, .loss = r.loss, .sequences = r.sequences, .seconds = r.seconds, .time = now()});
+    archive_->evaluation(
+        {.step = r.step, .loss = r.loss, .sequences = r.sequences, .seconds = r.seconds, .time = now(), .metrics = r.metrics});
 }
 
 void Recorder::event(const std::string& kind, const std::string& text) {

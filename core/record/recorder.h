@@ -17,6 +17,9 @@
 
 namespace consist {
 
+/// The columns of an archive for own metrics of a program.
+std::vector<Column> columns_of(std::span<const OwnMetric> metrics);
+
 /// True if the run goes on in the archive that is there: with --resume, or if it is the run's own, by ranks that failed (`own`).
 bool archive_goes_on(const RunConfig& config, bool own);
 
@@ -28,9 +31,11 @@ class Recorder {
   /// which takes its place in describe(). Throws what Archive and read_past throw.
   Recorder(const RunConfig& config, std::int64_t first_step, bool own_archive = false);
   /// Before the first step. `sensors`: what the device can read, each a column of /steps. `auxiliary_loss`: whether steps report
-  /// one. `routers`: those of Program::routers, whose experts' choices steps report.
+  /// one. `routers`: those of Program::routers, whose experts' choices steps report. `metrics`: own_metrics() that steps and
+  /// evaluations report.
   void describe(const std::string& environment, const std::string& topology, const std::string& program,
-                std::span<const DeviceReading> sensors, bool auxiliary_loss = false, std::span<const Router> routers = {});
+                std::span<const DeviceReading> sensors, bool auxiliary_loss = false, std::span<const Router> routers = {},
+                std::span<const OwnMetric> metrics = {});
   /// `sensors`: the newest readings, in the order of describe().
   void step(const StepReport& report, std::span<const DeviceReading> sensors);
   /// Before the first step is recorded: what the run's start took.

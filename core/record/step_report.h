@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consist/export.h"
+#include "consist/observer.h"
 #include "core/job/progress.h"
 
 namespace consist {
@@ -15,10 +16,12 @@ struct StepReport {
   std::int64_t step = 0;  ///< counted from 1
   double loss = 0;        ///< mean over the step's tokens of all ranks
   double grad_norm = 0;   ///< before clipping
-  std::optional<double> auxiliary_loss;  ///< what is trained on beside the loss (Program::auxiliary_losses), if anything is
+  std::optional<double>
+      auxiliary_loss;  ///< what is trained on beside the loss (StepOutput::Kind::auxiliary_loss), if anything is
   /// Choices of tokens that fell on each expert, over all ranks: a row per router (Program::routers); empty without routers.
   std::vector<float> expert_choices;
   std::optional<double> targets;  ///< that the loss is the mean of, where a mask decides it
+  std::vector<OwnMetricValue> metrics;  ///< own_metrics() of the step's program
   double expert_load = 0;  ///< of that the largest share of an expert over the mean of its router; 0 without routers
   double learning_rate = 0;
   double seconds = 0;       ///< from before the batch is written to the device until the last instruction has finished
@@ -34,6 +37,7 @@ struct EvaluationReport {
   std::int64_t sequences = 0;  ///< over all ranks, each read once: the same ones in every layout
   double seconds = 0;
   double targets = 0;  ///< tokens that the mean is over
+  std::vector<OwnMetricValue> metrics = {};  ///< own_metrics() of the evaluation's program
 };
 
 /// Events besides training; called from the trainer's thread between steps, on every rank.

@@ -12,12 +12,15 @@
 #include "consist/log.h"
 #include "consist/text.h"
 #include "core/archive/archive.h"
+#include "core/archive/own_metric_values.h"
 #include "core/connect/agreement.h"
 #include "core/connect/last_resort.h"
-#include "core/lower/program_summary.h"
 #include "core/experts/room_for_rows.h"
+#include "core/lower/program_summary.h"
 #include "core/plan/parts.h"
+#include "core/program/own_metrics.h"
 #include "core/record/job_memory.h"
+#include "core/record/recorder.h"
 #include "core/record/run_description.h"
 #include "core/state/loaded_weights.h"
 #include "core/training/session.h"
@@ -59,7 +62,8 @@ std::string evaluation_json(const EvaluationResult& result) {
                   {"sequences", result.sequences},
                   {"seconds", result.seconds},
                   {"tokens_per_second", static_cast<double>(result.tokens) / result.seconds},
-                  {"device", result.device}};
+                  {"device", result.device},
+                  {"metrics", json_of(result.metrics)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -118,9 +122,15 @@ EvaluationResult evaluate_in(const Plan& planned, JoinedJob& job, std::optional<
   result.tokens = static_cast<std::int64_t>(report.targets);
   result.sequences = report.sequences;
   result.seconds = report.seconds;
+  result.metrics = report.metrics;
   if (archive) {
-    archive->evaluation(
-        {.step = result.step, .loss = result.loss, .sequences = result.sequences, .seconds = result.seconds, .time = now()});
+    archive->define_evaluations(columns_of(own_metrics(state.evaluation()->program())));
+    archive->evaluation({.step = result.step,
+                         .loss = result.loss,
+                         .sequences = result.sequences,
+                         .seconds = result.seconds,
+                         .time = now(),
+                         .metrics = result.metrics});
     archive->text("/evaluation", evaluation_json(result));
     archive->finish("finished", "");
   }

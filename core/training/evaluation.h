@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "consist/export.h"
+#include "consist/observer.h"
 #include "core/job/job.h"
 #include "core/plan/plan.h"
 
@@ -19,6 +21,7 @@ struct EvaluationResult {
   std::int64_t sequences = 0;  ///< over all ranks
   double seconds = 0;
   std::string device;
+  std::vector<OwnMetricValue> metrics = {};  ///< numbers of the model's or the loss's own
   double perplexity() const;  ///< e to the loss
 };
 

@@ -15,6 +15,7 @@
 #include "core/connect/agreement.h"
 #include "core/lower/program_summary.h"
 #include "core/plan/parts.h"
+#include "core/program/own_metrics.h"
 #include "core/record/job_memory.h"
 #include "core/record/observers.h"
 #include "core/record/processor_use.h"
@@ -208,17 +209,19 @@ void RecordedRun::describe() {
   const std::string description = leads() ? banner(plan(), *data_.dataset, planned_, communicators, summary_) : "";
   const bool observed = continuation().observed();
   if (continuation().board != nullptr) continuation().board->set_observed();
+  const std::vector<OwnMetric> metrics = own_metrics(state().step().program());
   observers_.begin({.configuration = config().to_json(),
                     .description = description,
                     .first_step = first_step_,
                     .steps = config().steps,
                     .overwrite = config().overwrite || observed,
                     .evaluate_every = config().evaluate_every,
-                    .mixture = !state().step().program().routers.empty()});
+                    .mixture = !state().step().program().routers.empty(),
+                    .metrics = metrics});
   open_recorder_ = &recorder_of_run_.emplace(config(), first_step_, continuation().archived());
   recorder().describe(environment_json(job_, session_->device(), session_->machine(), communicators, plan().host()),
                       topology_json(plan(), communicators), program_json(summary_, planned_), sensors_->newest(),
-                      state().has_metric(state().step(), "aux_loss"), state().step().program().routers);
+                      state().has_metric(state().step(), "aux_loss"), state().step().program().routers, metrics);
   if (continuation().board != nullptr) continuation().board->set_archived();
   if (leads()) {
     std::fprintf(stderr, "%s\n", printable(description).c_str());

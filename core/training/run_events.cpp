@@ -81,7 +81,8 @@ void RunEvents::step_finished(const StepReport& report) {
                               .tokens = report.tokens,
                               .sequences = report.sequences,
                               .aux_loss = report.auxiliary_loss,
-                              .expert_load = report.expert_choices.empty() ? std::nullopt : std::optional(report.expert_load)};
+                              .expert_load = report.expert_choices.empty() ? std::nullopt : std::optional(report.expert_load),
+                              .metrics = report.metrics};
   observers_.tell([&](Observer& observer) { observer.step(observed); });
   watch_ranks(report);
   saved_.saver().check();
@@ -121,9 +122,12 @@ void RunEvents::evaluated(const EvaluationReport& report) {
   result.evaluation_sequences = report.sequences;
   result.evaluation_seconds += report.seconds;
   if (job_.rank() == 0) recorder_.evaluation(report);
-  observers_.tell([&](Observer& observer) { observer.evaluated(report.step, report.loss, report.sequences); });
-  line_.note("evaluation after step " + std::to_string(report.step) + ": loss " + fixed_text(report.loss, 4) + " over " +
-             std::to_string(report.sequences) + (report.sequences == 1 ? " sequence" : " sequences"));
+  const ObservedEvaluation observed{
+      .step = report.step, .loss = report.loss, .sequences = report.sequences, .metrics = report.metrics};
+  observers_.tell([&](Observer& observer) { observer.evaluated(observed); });
+  line_.note("evaluation after step " + std::to_string(report.step) + ": loss " + fixed_text(report.loss, 4) +
+             metrics_text(report.metrics) + " over " + std::to_string(report.sequences) +
+             (report.sequences == 1 ? " sequence" : " sequences"));
 }
 
 bool RunEvents::end_wanted() {

@@ -13,7 +13,7 @@ NamedPrograms sample_programs(const Plan& plan, const Program& step, const Sampl
     throw UsageError(
         "--sample-every does not go with a pipeline, of which each rank has a part of the model; use consist generate on its "
         "checkpoints");
-  if (step.overflow != no_tensor) {
+  if (step.output(StepOutput::Kind::overflow) != no_tensor) {
     throw UsageError(
         "--sample-every does not go with experts that are sharded over ranks (ep, tp-sp), whose capacity may not suffice; use "
         "consist generate on its checkpoints");

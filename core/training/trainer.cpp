@@ -8,6 +8,7 @@
 #include "consist/error.h"
 #include "core/experts/room_for_rows.h"
 #include "core/plugin/plugin_faults.h"
+#include "core/program/own_metrics.h"
 #include "core/record/metrics.h"
 #include "core/training/batches.h"
 #include "core/training/step_reader.h"
@@ -86,12 +87,19 @@ std::vector<float> read_choices(TrainingState& state) {
                                                           : std::vector<float>();
 }
 
+std::vector<OwnMetricValue> read_own_metrics(TrainingState& state) {
+  OwnMetricSums own(state.step().program());
+  own.add([&](std::string_view name) { return state.read_metric(state.step(), name); });
+  return own.values();
+}
+
 EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
   const std::int64_t rounds = batches.evaluation_rounds();
   state.restore_constants(evaluate_program);
   const bool masked = state.has_input(*state.evaluation(), "loss_count");
   double sum = 0, counted = 0;
+  OwnMetricSums own(state.evaluation()->program());
   for (std::int64_t round = 0; round < rounds; ++round) {
     do {
       events.begins(Activity::evaluating, step, round);
@@ -107,6 +115,7 @@ EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t s
     const double count = masked ? state.read_metric(program, "loss_count") : 1;
     sum += count * state.read_metric(program, "loss");
     counted += count;
+    own.add([&](std::string_view name) { return state.read_metric(program, name); });
   }
   return {.step = step,
           .loss = !masked       ? batches.evaluation_mean(sum)
@@ -114,7 +123,8 @@ EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t s
                                 : 0,
           .sequences = batches.evaluation_sequences(),
           .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
-          .targets = masked ? counted : static_cast<double>(batches.evaluation_sequences() * batches.sequence())};
+          .targets = masked ? counted : static_cast<double>(batches.evaluation_sequences() * batches.sequence()),
+          .metrics = own.values()};
 }
 
 }  // namespace
@@ -161,6 +171,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
                           .targets = state.has_metric(state.step(), "loss_count")
                                          ? std::optional<double>(state.read_metric(state.step(), "loss_count"))
                                          : std::nullopt,
+                          .metrics = read_own_metrics(state),
                           .expert_load = largest_load(choices, state.step().program().routers),
                           .learning_rate = rate,
                           .seconds = taken.count(),

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/archive/own_metric_values.h"
 #include "launch/cli/json_values.h"
 
 namespace consist::launch {
@@ -89,11 +90,16 @@ void JsonObserver::step(const ObservedStep& step) {
                {"sequences", step.sequences},
                {"tokens_per_second", step.seconds > 0 ? Json(static_cast<double>(step.tokens) / step.seconds) : Json(nullptr)},
                {"aux_loss", known(step.aux_loss)},
-               {"expert_load", known(step.expert_load)}});
+               {"expert_load", known(step.expert_load)},
+               {"metrics", json_of(step.metrics)}});
 }
 
-void JsonObserver::evaluated(std::int64_t step, double loss, std::int64_t sequences) {
-  print_event({{"event", "evaluation"}, {"step", step}, {"loss", loss}, {"sequences", sequences}});
+void JsonObserver::evaluated(const ObservedEvaluation& evaluation) {
+  print_event({{"event", "evaluation"},
+               {"step", evaluation.step},
+               {"loss", evaluation.loss},
+               {"sequences", evaluation.sequences},
+               {"metrics", json_of(evaluation.metrics)}});
 }
 
 void JsonObserver::sample(std::int64_t step, std::string_view text) {

@@ -36,7 +36,7 @@ class JsonObserver final : public Observer {
 
   void begin(const ObservedRun& run) override;
   void step(const ObservedStep& step) override;
-  void evaluated(std::int64_t step, double loss, std::int64_t sequences) override;
+  void evaluated(const ObservedEvaluation& evaluation) override;
   void sample(std::int64_t step, std::string_view text) override;
   void checkpoint(std::int64_t step, std::string_view folder) override;
   void result(std::string_view json) override;

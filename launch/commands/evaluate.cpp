@@ -6,6 +6,8 @@
 
 #include "consist/files.h"
 #include "consist/text.h"
+#include "core/archive/own_metric_values.h"
+#include "core/record/progress_line.h"
 #include "core/training/evaluation.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
@@ -46,18 +48,18 @@ constexpr TakenOption evaluate_takes[] = {
 
 void print(const EvaluationResult& result) {
   const std::string text = "loss " + fixed_text(result.loss, 6) + "  perplexity " + fixed_text(result.perplexity(), 4) +
-                           "  over " + std::to_string(result.tokens) + " tokens of " + std::to_string(result.sequences) +
-                           " sequences in " + fixed_text(result.seconds, 2) + " s (" +
+                           metrics_text(result.metrics) + "  over " + std::to_string(result.tokens) + " tokens of " +
+                           std::to_string(result.sequences) + " sequences in " + fixed_text(result.seconds, 2) + " s (" +
                            si_text(static_cast<double>(result.tokens) / result.seconds) + " tokens/s)\n";
   std::fprintf(stderr, "%s\n", printable("weights of " + result.weights + "; " + result.dataset + "; " + result.device).c_str());
   std::fputs(text.c_str(), stdout);
 }
 
 void write_json(const Output& output, const EvaluationResult& result) {
-  const nlohmann::ordered_json json{{"weights", result.weights}, {"dataset", result.dataset},
-                                    {"loss", result.loss},       {"perplexity", result.perplexity()},
-                                    {"tokens", result.tokens},   {"sequences", result.sequences},
-                                    {"seconds", result.seconds}, {"device", result.device}};
+  const nlohmann::ordered_json json{
+      {"weights", result.weights},         {"dataset", result.dataset}, {"loss", result.loss},
+      {"perplexity", result.perplexity()}, {"tokens", result.tokens},   {"sequences", result.sequences},
+      {"seconds", result.seconds},         {"device", result.device},   {"metrics", json_of(result.metrics)}};
   write_output(output, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/archive/own_metric_values.h"
 #include "launch/cli/json_values.h"
 #include "launch/compare/table.h"
 #include "launch/compare/winner.h"
@@ -44,6 +45,7 @@ Json row_of(const CompareRow& row, const CompareOutcome& outcome, double parity)
           {"measured_bytes", known_if(finished && !outcome.prediction, figures.measured_bytes)},
           {"sent_bytes_per_step", figures.bytes_sent_per_step},
           {"loss", known_if(finished && !outcome.prediction, figures.final_loss)},
+          {"metrics", finished ? json_of(outcome.runs.front().metrics) : Json::object()},
           {"parity", parity},
           {"cost_per_billion_tokens", figures.cost},
           {"joules_per_billion_tokens", figures.joules},

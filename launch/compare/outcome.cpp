@@ -9,6 +9,7 @@
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/archive/archived_json.h"
+#include "core/archive/own_metric_values.h"
 #include "core/archive/reader.h"
 #include "core/base/quantity_text.h"
 #include "core/record/metrics.h"
@@ -107,6 +108,7 @@ RunOutcome read_outcome(const std::string& path, const std::string& price) {
   outcome.step_tokens = static_cast<std::int64_t>(tokens.back());
   outcome.total_seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   outcome.final_loss = loss.back();
+  outcome.metrics = final_metrics(archive);
   outcome.clock = mean_clock(archive);
   if (const auto sent = sent_per_step(archive.text("/comm"))) {
     outcome.bytes_sent_per_step = sent->bytes;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "consist/observer.h"
 #include "core/record/processor_use.h"
 #include "launch/measure/statistics.h"
 #include "launch/predict/prediction.h"
@@ -36,6 +37,7 @@ struct RunOutcome {
   bool sent_is_counted = true;           ///< false: the transport does not count; what the program's collectives send
   double collectives = 0;                ///< per rank and step
   double final_loss = 0;
+  std::vector<OwnMetricValue> metrics = {};  ///< final_metrics()
   double cost = unknown;                   ///< of a billion tokens, by --price
   double joules = unknown;                 ///< of a billion tokens, by the power of rank 0's device
   std::optional<ProcessorUse> processors;  ///< of rank 0's host during the steps

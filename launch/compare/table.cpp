@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "consist/text.h"
 #include "core/archive/comparison.h"
@@ -125,6 +127,27 @@ std::vector<NumberColumn> number_columns(const std::vector<CompareOutcome>& outc
   std::copy_if(all.begin(), all.end(), std::back_inserter(columns),
                [&](const NumberColumn& column) { return !silent.contains(column.header); });
   return columns;
+}
+
+/// Names of the own metrics that all finished rows report.
+std::vector<std::string> common_metrics(const std::vector<CompareOutcome>& outcomes) {
+  std::vector<std::string> names;
+  bool first = true;
+  for (const CompareOutcome& outcome : outcomes) {
+    if (!outcome.finished()) continue;
+    const std::vector<OwnMetricValue>& metrics = outcome.runs.front().metrics;
+    if (std::exchange(first, false)) std::ranges::transform(metrics, std::back_inserter(names), &OwnMetricValue::name);
+    std::erase_if(
+        names, [&](const std::string& name) { return std::ranges::find(metrics, name, &OwnMetricValue::name) == metrics.end(); });
+  }
+  return names;
+}
+
+std::string metric_cell(const CompareOutcome& outcome, const std::string& name) {
+  if (!outcome.finished()) return {};
+  char text[40];
+  std::snprintf(text, sizeof text, "%.4g", std::ranges::find(outcome.runs.front().metrics, name, &OwnMetricValue::name)->value);
+  return text;
 }
 
 /// Labels of the other rows for which row `of` was run.
@@ -279,7 +302,9 @@ std::string comparison_text(const std::vector<CompareRow>& rows, const std::vect
     lines[0].cells.push_back(option == "loss" ? "TRAINED ON" : upper(option));
   const std::size_t texts = lines[0].cells.size();
   const std::vector<NumberColumn> numbers = number_columns(outcomes);
+  const std::vector<std::string> metrics = common_metrics(outcomes);
   for (const NumberColumn& column : numbers) lines[0].cells.emplace_back(column.header);
+  for (const std::string& metric : metrics) lines[0].cells.push_back(upper(metric));
   const std::vector<double> parity = parities(rows, outcomes);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (outcomes[i].same_program_as != i) continue;
@@ -290,6 +315,7 @@ std::string comparison_text(const std::vector<CompareRow>& rows, const std::vect
     const RunOutcome figures = outcomes[i].finished() ? figures_of(outcomes[i]) : RunOutcome();
     for (const NumberColumn& column : numbers)
       line.cells.push_back(outcomes[i].finished() ? column.cell(outcomes[i], figures, parity[i]) : std::string());
+    for (const std::string& metric : metrics) line.cells.push_back(metric_cell(outcomes[i], metric));
     lines.push_back(std::move(line));
   }
   const Columns table(lines, texts);

@@ -92,9 +92,11 @@ layers::Mixed experts(Builder& b, const Weights& w, const Config& c, TensorId x)
 void train_routers(Builder& b, const Config& c, TensorId statistics, TensorId targets, double loss_scale) {
   const MixtureConfig& m = c.mixture;
   const auto tokens = static_cast<double>(b[targets].shape.elements()), seen = tokens * static_cast<double>(m.layers());
-  // Not Program::loss_count, of which each rank keeps its summand until the step's end: this one is summed over ranks at once.
-  const TensorId count =
-      b.program().loss_count == no_tensor ? no_tensor : b.emit_one("count_targets", {targets}, {}, "aux_loss.count");
+  // Not the output "loss_count", of which each rank keeps its summand until the step's end: this one is summed over ranks at
+  // once.
+  const TensorId count = b.program().output(StepOutput::Kind::loss_count) == no_tensor
+                             ? no_tensor
+                             : b.emit_one("count_targets", {targets}, {}, "aux_loss.count");
   // 1 over the number of tokens that are summed; where targets are masked, without the factor of those that count.
   const double of_micro_batch = count == no_tensor ? loss_scale * tokens : loss_scale;
   const double balance = m.trains_balance ? m.balance : 0;

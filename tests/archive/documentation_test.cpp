@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 
 #include "core/archive/archive.h"
 #include "core/archive/comparison.h"
+#include "core/archive/own_metric_values.h"
 #include "core/archive/reader.h"
 #include "core/record/recorder.h"
 #include "tests/temporary_folder.h"
@@ -222,6 +224,51 @@ TEST(ArchivedExperts, ARunThatGoesOnKeepsThem) {
   EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 3, 5}));
   EXPECT_EQ(choices, (std::vector<std::int32_t>{1, 1, 3, 1, 35, 1}));
   EXPECT_EQ(archive.column("expert_load"), std::vector<double>(6, 2));
+}
+
+/// Numbers that a model or a loss reports of its own, also where it goes on from before it reported one of them.
+TEST(ArchivedMetrics, ARunThatGoesOnKeepsThem) {
+  const TemporaryFolder folder;
+  RunConfig config;
+  config.archive = folder / "run.h5";
+  config.steps = 4;
+  const auto record = [&](std::int64_t done, const std::vector<OwnMetric>& metrics) {
+    Recorder recorder(config, done);
+    recorder.describe("{}", "{}", "{}", {}, false, {}, metrics);
+    for (std::int64_t step = done + 1; step <= done + 2; ++step) {
+      StepReport report;
+      report.step = step;
+      report.seconds = 1;
+      for (const OwnMetric& metric : metrics) report.metrics.push_back({metric.name, static_cast<double>(10 * done + step)});
+      recorder.step(report, {});
+      recorder.evaluation({.step = step, .loss = 1, .sequences = 1, .metrics = report.metrics});
+    }
+    recorder.finish("stopped", "", nullptr);
+  };
+  const OwnMetric accuracy{"accuracy", "1", "share of correct pairs"}, margin{"margin", "nat", ""};
+  record(0, {accuracy});
+  config.resume = true;
+  record(1, {accuracy, margin});
+  const ArchiveReader archive(config.archive);
+  EXPECT_EQ(archive.column("accuracy"), (std::vector<double>{1, 12, 13}));
+  EXPECT_EQ(archive.unit("margin"), "nat");
+  const std::vector<double> margins = archive.column("margin");
+  EXPECT_TRUE(std::isnan(margins.at(0)));
+  EXPECT_EQ(margins.at(2), 13);
+  const std::vector<ArchivedEvaluation> evaluations = archive.evaluations();
+  ASSERT_EQ(evaluations.size(), 3U);
+  const auto value = [&](std::size_t row, const std::string& name) {
+    const auto found = std::ranges::find(evaluations[row].metrics, name, &OwnMetricValue::name);
+    return found == evaluations[row].metrics.end() ? -1 : found->value;
+  };
+  EXPECT_EQ(value(0, "accuracy"), 1);
+  EXPECT_TRUE(std::isnan(value(0, "margin")));
+  EXPECT_EQ(value(2, "accuracy"), 13);
+  EXPECT_EQ(value(2, "margin"), 13);
+  const std::vector<OwnMetricValue> last = final_metrics(archive);
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_EQ(last[0].name, "accuracy");
+  EXPECT_EQ(last[1].value, 13);
 }
 
 TEST(ArchivePage, NamesEverySensorAndVersionOfAGpu) {

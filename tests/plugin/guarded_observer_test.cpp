@@ -19,7 +19,7 @@ class NotingObserver final : public Observer {
   explicit NotingObserver(std::vector<std::string>& told) : told_(told) {}
   void begin(const ObservedRun& /*run*/) override { told_.emplace_back("begin"); }
   void step(const ObservedStep& /*step*/) override { told_.emplace_back("step"); }
-  void evaluated(std::int64_t /*step*/, double /*loss*/, std::int64_t /*sequences*/) override { told_.emplace_back("evaluated"); }
+  void evaluated(const ObservedEvaluation& /*evaluation*/) override { told_.emplace_back("evaluated"); }
   void sample(std::int64_t /*step*/, std::string_view text) override { told_.emplace_back(text); }
   void checkpoint(std::int64_t /*step*/, std::string_view folder) override { told_.emplace_back(folder); }
   std::string reason_to_end() const override { return "enough"; }
@@ -36,7 +36,7 @@ TEST(GuardedObserver, IsToldEverything) {
   const std::shared_ptr<Observer> observer = guarded(std::shared_ptr<Observer>(std::make_shared<NotingObserver>(told)), identity);
   observer->begin({});
   observer->step({});
-  observer->evaluated(1, 2.0, 3);
+  observer->evaluated({.step = 1, .loss = 2.0, .sequences = 3, .metrics = {}});
   observer->sample(1, "a sample");
   observer->checkpoint(1, "a folder");
   EXPECT_EQ(observer->reason_to_end(), "enough");

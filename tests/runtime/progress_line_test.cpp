@@ -50,6 +50,14 @@ TEST(ProgressText, SaysHowWellExpertsAreBalanced) {
   EXPECT_THAT(progress_text(report, 1'000'000, 4096, 0), HasSubstr("  load 1.50  "));
 }
 
+TEST(ProgressText, SaysWhatTheModelReportsOfItsOwn) {
+  StepReport report = long_report();
+  report.metrics = {{"preference_accuracy", 0.75}, {"reward_margin", -0.0312345}};
+  EXPECT_THAT(progress_text(report, 1'000'000, 4096, 0),
+              HasSubstr("loss 6.0090  preference_accuracy 0.75  reward_margin -0.03123  grad_norm"));
+  EXPECT_THAT(progress_text(report, 1'000'000, 4096, 80), Not(HasSubstr("reward_margin")));
+}
+
 TEST(FitLine, CutsWholeCharacters) {
   EXPECT_EQ(fit_line("abcdef", 0), "abcdef");
   EXPECT_EQ(fit_line("abcdef", 7), "abcdef");

@@ -61,6 +61,15 @@ class CONSIST_API Builder {
   /// reshard of tensors that are partial on `axes` (ProgramError if one is not) to replicate.
   std::vector<TensorId> all_reduce(std::vector<TensorId> tensors, AxisSet axes);
 
+  /// Reports a number of a model's, loss's or strategy's own (docs/plugins.md): `sum`, an f32 scalar of a micro-batch such as
+  /// layers::total makes it, is added up over the micro-batches and ranks of a step, and of an evaluation, as the loss is, and
+  /// divided by the sum of `count`, another one; without `count` the sum itself is reported. Nothing is trained on it. `name`:
+  /// lower-case letters, digits and "_", such as "preference_accuracy", the column of archives and observers; `unit` and
+  /// `description` are written beside it. Before micro-batches are unrolled. ERRORS: ProgramError for another tensor, and for a
+  /// name that is taken.
+  void metric(const std::string& name, TensorId sum, TensorId count = no_tensor, std::string description = {},
+              std::string unit = "1");
+
   /// Tag of the instructions that follow.
   Tag tag;
 

@@ -104,16 +104,17 @@ struct Mixed {
 };
 CONSIST_API Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& mixture, const std::string& name);
 
-/// Adds the balance loss (Fedus et al., 2022) and the z-loss (Zoph et al., 2022) of routers to Program::auxiliary_losses:
+/// Adds the balance loss (Fedus et al., 2022) and the z-loss (Zoph et al., 2022) of routers to Program::outputs:
 /// `balance` times Σ over experts of choices times probabilities, plus `z` times the squares. `statistics` are those of
 /// mixture_of_experts(), added up over all routers. `count` is a factor of the loss, a scalar. Where targets are masked, it is
-/// the number of the micro-batch's targets that count (count_targets of masked_targets(); not Program::loss_count, which is
+/// the number of the micro-batch's targets that count (count_targets of masked_targets(); not the output "loss_count", which is
 /// summed over ranks in place), and the step is divided by the sum of these.
 CONSIST_API void add_balance_loss(Builder& b, TensorId statistics, double balance, double z, std::string name,
                                   TensorId count = no_tensor);
 
-/// Ignores the targets whose `mask` [batch, sequence] (i32) is 0. The number of the others becomes Program::loss_count, so that
-/// the step's loss is their mean. lm_head_loss() does the same if it gets the mask; call this if the count is needed earlier.
+/// Ignores the targets whose `mask` [batch, sequence] (i32) is 0. The number of the others becomes the output "loss_count", so
+/// that the step's loss is their mean. lm_head_loss() does the same if it gets the mask; call this if the count is needed
+/// earlier.
 CONSIST_API TensorId masked_targets(Builder& b, TensorId targets, TensorId mask, std::string name);
 
 /// Sum over all positions of the cross-entropy of softmax(x wᵀ) against `targets` [batch, sequence] (i32; negative: ignored),

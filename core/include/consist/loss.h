@@ -36,9 +36,10 @@ class CONSIST_API Loss {
   /// Emits the loss of a micro-batch, a scalar that layers::total or layers::lm_head_loss made, and returns it. Evaluations use
   /// the same. `frozen`: in the order of frozen_models(). A loss that is summed over tokens is multiplied by `loss_scale`, 1 over
   /// the tokens of a step; one that is summed over sequences by loss_scale times the length of a sequence. Where targets are
-  /// masked the step divides losses by the targets that count instead (Program::loss_count); a loss that is not summed over these
-  /// sets Program::loss_count to no_tensor. An evaluation's last batch may have sequences too many, whose targets are all
-  /// negative: they must add 0. The same each time for the same program. ERRORS: UsageError for a model that it cannot train.
+  /// masked the step divides losses by the targets that count instead (StepOutput::Kind::loss_count); a loss that is not summed
+  /// over these drops that output. Numbers that it reports besides are Builder::metric(). An evaluation's last batch may have
+  /// sequences too many, whose targets are all negative: they must add 0. The same each time for the same program. ERRORS:
+  /// UsageError for a model that it cannot train.
   virtual TensorId build(Builder& builder, const ModelHead& trained, std::span<const ModelHead> frozen,
                          double loss_scale) const = 0;
 

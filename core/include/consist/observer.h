@@ -5,10 +5,22 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "consist/export.h"
 
 namespace consist {
+
+/// A number that a model, loss or strategy reports of its own (Builder::metric).
+struct OwnMetric {
+  std::string name, unit, description;
+};
+
+/// Its value in a step or an evaluation; NaN: a mean of nothing.
+struct OwnMetricValue {
+  std::string name;
+  double value = 0;
+};
 
 /// A run as it begins.
 struct ObservedRun {
@@ -19,6 +31,7 @@ struct ObservedRun {
   bool overwrite = false;       ///< what an earlier run wrote may be replaced (--overwrite)
   std::int64_t evaluate_every = 0;  ///< steps between evaluations; 0: none are made
   bool mixture = false;         ///< the model has routers of experts: steps have expert_load, and aux_loss if that is trained on
+  std::vector<OwnMetric> metrics;  ///< that each step and each evaluation reports, in this order
 };
 
 /// A finished step, over all ranks. docs/metrics.md defines the figures.
@@ -33,6 +46,15 @@ struct ObservedStep {
   std::int64_t sequences = 0;
   std::optional<double> aux_loss;     ///< weighted loss that is trained on beside `loss`: the balance of routers
   std::optional<double> expert_load;  ///< choices of the most chosen expert over the mean, in the least balanced layer
+  std::vector<OwnMetricValue> metrics;  ///< as ObservedRun::metrics lists them
+};
+
+/// An evaluation after a step, over sequences of the evaluation part.
+struct ObservedEvaluation {
+  std::int64_t step = 0;
+  double loss = 0;  ///< the mean
+  std::int64_t sequences = 0;
+  std::vector<OwnMetricValue> metrics;  ///< as ObservedRun::metrics lists them
 };
 
 /// The plugin kind "observer", chosen by --observe. One object per run, on rank 0 alone. THREADS: the trainer's, between steps;
@@ -46,8 +68,8 @@ class CONSIST_API Observer {
   virtual void begin(const ObservedRun& run);
   /// After each step.
   virtual void step(const ObservedStep& step);
-  /// After an evaluation: mean loss over `sequences` sequences of the evaluation part.
-  virtual void evaluated(std::int64_t step, double loss, std::int64_t sequences);
+  /// After an evaluation.
+  virtual void evaluated(const ObservedEvaluation& evaluation);
   /// After the model wrote a sample of text (--sample-every).
   virtual void sample(std::int64_t step, std::string_view text);
   /// After a checkpoint was written to `folder`.

@@ -215,6 +215,29 @@ struct Router {
   std::int64_t experts = 0;
 };
 
+/// A value that leaves the step beside its loss: f32, of a micro-batch, partial as the loss is. The step sums it over
+/// micro-batches and ranks; where a rank of a pipeline does not have it, it adds nothing.
+struct StepOutput {
+  enum class Kind : std::uint8_t {
+    /// The number of targets that the loss counts, where a mask decides it: the loss, auxiliary losses and the gradients are
+    /// divided by the sum. At most one; without one every target counts, and `loss` is the mean.
+    loss_count,
+    /// Trained on beside `loss`, such as a router's balance loss, already times its weight. The reported loss does not contain
+    /// it.
+    auxiliary_loss,
+    /// Rows beyond the experts' capacity: a step in which the sum is not 0 changes nothing. Without one the capacity suffices.
+    overflow,
+    /// Number of choices that fell on each expert: f32[routers, most experts of one].
+    expert_choices,
+    metric,        ///< a number that a model, loss or strategy reports of its own: Builder::metric()
+    metric_count,  ///< what the sum of the metric before it is divided by
+  };
+  Kind kind = Kind::metric;
+  std::string name;  ///< the metric as which a run reads it: "loss_count", "aux_loss", "metric.preference_accuracy"
+  TensorId tensor = no_tensor;
+  std::string unit, description;  ///< of a metric: "1", "nat"; one line, which is shown beside it
+};
+
 struct Program {
   Mesh mesh;
   int rank = 0;  ///< whose program this is, where ranks' programs differ (pipeline stages)
@@ -223,19 +246,8 @@ struct Program {
   std::vector<Parameter> parameters;  ///< in the model's order
   std::vector<Constant> constants;    ///< replicated
   TensorId loss = no_tensor;          ///< the scalar that is trained on
-  /// The number of targets that the loss counts, an f32 scalar, where a mask decides it: the loss and the gradients are divided
-  /// by its sum over micro-batches and ranks. Absent: every target counts, and `loss` is the mean.
-  TensorId loss_count = no_tensor;
-  /// Scalars that are trained on beside `loss`, such as a router's balance loss, already times their weights. The reported loss
-  /// does not contain them.
-  std::vector<TensorId> auxiliary_losses;
-  /// Rows beyond the experts' capacity, an f32 scalar that is partial as the loss is: a step in which it is not 0 changes
-  /// nothing. Absent: the capacity always suffices.
-  TensorId overflow = no_tensor;
-  std::vector<Router> routers;  ///< of all layers, in the order of forward
-  /// Number of choices that fell on each expert: f32[routers, most experts of one], partial as the loss is. Absent: there are no
-  /// routers.
-  TensorId expert_choices = no_tensor;
+  std::vector<StepOutput> outputs;    ///< beside the loss
+  std::vector<Router> routers;        ///< of all layers, in the order of forward
   /// The order of the sequence in all inputs, activations and tables of positions. 0: that of positions. n: zigzag over n ranks:
   /// of 2n equal chunks the first and the last, the second and the last but one, and so on (Llama 3, Grattafiori et al., 2024).
   int zigzag = 0;
@@ -269,6 +281,12 @@ struct Program {
   std::int64_t padding() const;
   /// The first tensor of that name, or no_tensor. Linear in the number of tensors.
   TensorId find(std::string_view name) const noexcept;
+  /// The first output of that kind, or no_tensor.
+  TensorId output(StepOutput::Kind kind) const noexcept;
+  /// Adds an output of a kind that is no metric.
+  void add_output(StepOutput::Kind kind, TensorId tensor);
+  /// Leaves out those of that kind.
+  void drop_outputs(StepOutput::Kind kind);
 };
 
 /// Numbers queues: in the order of Queue, so that compute, which is always among them, is number 0.

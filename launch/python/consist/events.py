@@ -16,6 +16,12 @@ class Event:
         """The program's name of the event."""
         return str(self.data.get("event", ""))
 
+    @property
+    def row(self) -> Dict[str, Any]:
+        """The data, with the numbers that the model or the loss reports of its own beside the others."""
+        own = self.data.get("metrics") or {}
+        return {**{name: value for name, value in self.data.items() if name != "metrics"}, **own}
+
 
 # Training
 
@@ -47,6 +53,7 @@ class Step(Event):
     tokens_per_second: Optional[float] = None
     aux_loss: Optional[float] = None
     expert_load: Optional[float] = None
+    metrics: Mapping[str, Optional[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ class Evaluation(Event):
     step: int = 0
     loss: float = float("nan")
     sequences: Optional[int] = None
+    metrics: Mapping[str, Optional[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

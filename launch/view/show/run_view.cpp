@@ -12,6 +12,7 @@
 
 #include "consist/error.h"
 #include "core/archive/archived_json.h"
+#include "core/archive/own_metric_values.h"
 
 namespace consist::launch {
 namespace {
@@ -66,6 +67,7 @@ RunView read_once(const std::string& path, const ArchiveReader& archive) {
   run.events = archive.events();
   const std::vector<std::string> there = archive.columns();
   if (there.empty()) return run;
+  run.metrics = final_metrics(archive);
   for (const auto& [name, into] : {std::pair{"step", &run.step},
                                    {"loss", &run.loss},
                                    {"seconds", &run.seconds},

@@ -14,6 +14,7 @@
 #include "consist/text.h"
 #include "core/archive/archived_json.h"
 #include "core/base/quantity_text.h"
+#include "core/record/progress_line.h"
 
 namespace consist::launch {
 namespace {
@@ -140,6 +141,11 @@ std::string loss_text(const RunView& run) {
   return fixed_text(run.loss.back(), 4) + " at step " + std::to_string(run.done()) + ", first " + fixed_text(run.loss.front(), 4);
 }
 
+std::string own_metrics_text(const std::vector<OwnMetricValue>& metrics) {
+  const std::string text = metrics_text(metrics);
+  return text.substr(std::min(text.size(), text.find_first_not_of(' ')));
+}
+
 /// As many of the newest as `columns` show.
 std::string evaluations_text(const RunView& run, int columns) {
   std::string text;
@@ -171,6 +177,7 @@ std::vector<Field> fields_of_training(const RunView& run, int room, const std::s
           {"memory", memory_text(run)},
           {"costs", costs_text(run, price)},
           {"loss", loss_text(run)},
+          {"metrics", own_metrics_text(run.metrics)},
           {"evaluated", evaluations_text(run, room)}};
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/archive/own_metric_values.h"
 #include "launch/cli/json_values.h"
 
 namespace consist::launch {
@@ -52,6 +53,7 @@ Json json_of(const RunView& run, const std::string& price) {
       {"steady_steps", speed.steady.steps},
       {"data_share", rate(speed.data_share)},
       {"loss", known(run.loss.empty() ? std::nullopt : std::optional(run.loss.back()))},
+      {"metrics", json_of(run.metrics)},
       {"planned_bytes", at(planned, largest + "/planned_bytes")},
       {"planned_bytes_rank", at(planned, largest + "/planned_bytes_rank")},
       {"planned_host_bytes", at(planned, largest + "/planned_host_bytes")},
@@ -69,8 +71,11 @@ Json json_of(const RunView& run, const std::string& price) {
       {"evaluations", Json::array()},
       {"events", Json::array()}};
   for (const ArchivedEvaluation& one : run.evaluations)
-    json["evaluations"].push_back(
-        {{"step", one.step}, {"loss", known(one.loss)}, {"sequences", one.sequences}, {"time", one.time}});
+    json["evaluations"].push_back({{"step", one.step},
+                                   {"loss", known(one.loss)},
+                                   {"sequences", one.sequences},
+                                   {"time", one.time},
+                                   {"metrics", json_of(one.metrics)}});
   for (const ArchiveEvent& event : run.events)
     json["events"].push_back({{"time", event.time}, {"kind", event.kind}, {"text", event.text}});
   return json;

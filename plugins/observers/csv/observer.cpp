@@ -21,7 +21,14 @@ using observers::AppendedFile;
 
 constexpr std::string_view of_steps = "step,loss,grad_norm,learning_rate,seconds,data_seconds,tokens,sequences,tokens_per_second";
 constexpr std::string_view of_mixtures = ",aux_loss,expert_load";  // behind them, where the model has experts
-constexpr std::string_view of_evaluations = "step,loss,sequences\n";
+constexpr std::string_view of_evaluations = "step,loss,sequences";
+
+/// The line with the names of columns, behind which come those of the numbers that the model or the loss reports.
+std::string header(std::string_view columns, const std::vector<OwnMetric>& metrics) {
+  std::string line(columns);
+  for (const OwnMetric& metric : metrics) line += "," + metric.name;
+  return line + "\n";
+}
 
 /// The step that a row begins with; nothing for what is no row.
 std::optional<std::int64_t> step_of(std::string_view row) {
@@ -89,12 +96,14 @@ class Csv final : public Observer {
     mixture_ = run.mixture;
     overwrite_ = run.overwrite;
     if (first_step_ == 0 && !is_stream_) check_output(output(evaluations_path()));
-    steps_ = open_rows(output(path_), std::string(of_steps) + std::string(mixture_ ? of_mixtures : "") + "\n", first_step_);
+    evaluated_ = header(of_evaluations, run.metrics);
+    steps_ = open_rows(output(path_), header(std::string(of_steps) + std::string(mixture_ ? of_mixtures : ""), run.metrics),
+                       first_step_);
     std::error_code ignored;
     // Made with the first evaluation; one that is there is brought to where the run goes on, or goes.
     if (is_stream_ || !std::filesystem::exists(evaluations_path(), ignored)) return;
     if (first_step_ > 0) {
-      evaluations_ = open_rows(output(evaluations_path()), of_evaluations, first_step_);
+      evaluations_ = open_rows(output(evaluations_path()), evaluated_, first_step_);
     } else {
       std::filesystem::remove(evaluations_path(), ignored);
     }
@@ -104,15 +113,20 @@ class Csv final : public Observer {
     steps_->append(printed("%" PRId64 ",%.9g,%.9g,%.9g,%.9g,%.9g,%" PRId64 ",%" PRId64 ",%.9g", s.step, s.loss, s.grad_norm,
                            s.learning_rate, s.seconds, s.data_seconds, s.tokens, s.sequences,
                            static_cast<double>(s.tokens) / s.seconds) +
-                   (mixture_ ? cell(s.aux_loss) + cell(s.expert_load) : "") + "\n");
+                   (mixture_ ? cell(s.aux_loss) + cell(s.expert_load) : "") + cells(s.metrics) + "\n");
   }
-  void evaluated(std::int64_t step, double loss, std::int64_t sequences) override {
+  void evaluated(const ObservedEvaluation& e) override {
     if (is_stream_) return;  // which has columns of steps
-    if (!evaluations_) evaluations_ = open_rows(output(evaluations_path()), of_evaluations, first_step_);
-    evaluations_->append(printed("%" PRId64 ",%.9g,%" PRId64 "\n", step, loss, sequences));
+    if (!evaluations_) evaluations_ = open_rows(output(evaluations_path()), evaluated_, first_step_);
+    evaluations_->append(printed("%" PRId64 ",%.9g,%" PRId64, e.step, e.loss, e.sequences) + cells(e.metrics) + "\n");
   }
 
  private:
+  static std::string cells(const std::vector<OwnMetricValue>& metrics) {
+    std::string text;
+    for (const OwnMetricValue& metric : metrics) text += printed(",%.9g", metric.value);
+    return text;
+  }
   Output output(const std::string& path) const { return {"--csv.file", path, overwrite_}; }
   /// run.csv: run.evaluations.csv
   std::string evaluations_path() const {
@@ -121,7 +135,7 @@ class Csv final : public Observer {
     return path.replace_extension(".evaluations" + (extension.empty() ? ".csv" : extension)).string();
   }
 
-  std::string path_;
+  std::string path_, evaluated_;  // the latter: the names of the columns of evaluations
   std::int64_t first_step_ = 0;
   bool mixture_ = false, overwrite_ = false, is_stream_ = false;
   std::unique_ptr<AppendedFile> steps_, evaluations_;

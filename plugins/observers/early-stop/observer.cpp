@@ -28,7 +28,8 @@ class EarlyStop final : public Observer {
       throw UsageError("--observe early-stop goes by evaluations, and this run makes none: give --evaluate-every STEPS");
   }
 
-  void evaluated(std::int64_t step, double loss, std::int64_t /*sequences*/) override {
+  void evaluated(const ObservedEvaluation& evaluation) override {
+    const auto& [step, loss, sequences, metrics] = evaluation;
     if (loss <= goal_) {
       reason_ = "the evaluation's loss after step " + std::to_string(step) + " is " + loss_text(loss) +
                 ", and --early-stop.goal is " + loss_text(goal_);

@@ -14,7 +14,7 @@
 
 namespace consist::tensorboard {
 
-using Scalars = std::vector<std::pair<std::string_view, double>>;  ///< tag and value
+using Scalars = std::vector<std::pair<std::string, double>>;  ///< tag and value
 
 /// Writes a new file. Whatever a member has returned from is in it. Throws SystemError.
 class EventFile {

@@ -85,10 +85,13 @@ class TensorBoard final : public Observer {
                                 {"speed/data_seconds", s.data_seconds}};
     if (s.aux_loss) values.emplace_back("train/aux_loss", *s.aux_loss);
     if (s.expert_load) values.emplace_back("train/expert_load", *s.expert_load);
+    for (const OwnMetricValue& metric : s.metrics) values.emplace_back("train/" + metric.name, metric.value);
     file_->scalars(now(), s.step, values);
   }
-  void evaluated(std::int64_t step, double loss, std::int64_t /*sequences*/) override {
-    file_->scalars(now(), step, {{"evaluation/loss", loss}});
+  void evaluated(const ObservedEvaluation& e) override {
+    tensorboard::Scalars values{{"evaluation/loss", e.loss}};
+    for (const OwnMetricValue& metric : e.metrics) values.emplace_back("evaluation/" + metric.name, metric.value);
+    file_->scalars(now(), e.step, values);
   }
 
  private:

@@ -69,6 +69,7 @@ class Cutter {
     for (Router& router : made_.routers) {
       if (router.statistics != no_tensor) router.statistics = whole_value(router.statistics);
     }
+    for (StepOutput& output : made_.outputs) output.tensor = whole_value(output.tensor);
     return std::move(made_);
   }
 

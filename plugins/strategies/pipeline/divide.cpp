@@ -148,6 +148,13 @@ class Divider {
   }
 
   void find_users() {
+    for (const StepOutput& output : program_.outputs) {  // what follows from parameters alone runs in one stage for these
+      if (output.tensor == no_tensor || !made(output.tensor)) continue;
+      const std::size_t at = maker(output.tensor);
+      if (kind_[at] != Kind::free) continue;
+      users_[index(output.tensor)] = set_of(owner(at));
+      if (owner(at) == me_) first_user_[index(output.tensor)] = {at, old_[at].tag};
+    }
     for (std::size_t i = old_.size(); i-- > 0;) {
       RankSet ranks = 0;
       User user{i, old_[i].tag};
@@ -325,8 +332,7 @@ class Divider {
     }
     program_.parameters = std::move(mine);
     if (program_.loss != no_tensor) program_.loss = value_[index(program_.loss)];
-    keep_or_zero(program_.loss_count, "loss_count");
-    for (TensorId& loss : program_.auxiliary_losses) keep_or_zero(loss, "aux_loss");
+    for (StepOutput& output : program_.outputs) keep_or_zero(output.tensor, output.name);
     for (Router& router : program_.routers) {  // another rank may have received them
       if (value_[index(router.statistics)] != router.statistics) router.statistics = no_tensor;
     }
@@ -335,7 +341,8 @@ class Divider {
   /// A scalar that is summed over the stages, each of which must have a summand: zero where another rank makes it.
   void keep_or_zero(TensorId& scalar, const std::string& name) {
     if (scalar == no_tensor) return;
-    scalar = value_[index(scalar)];
+    const bool is_received = value_[index(scalar)] != scalar;
+    scalar = is_received ? no_tensor : scalar;
     if (scalar != no_tensor || program_.instructions.empty()) return;
     builder_.tag = program_.instructions.front().tag;
     builder_.tag.inserted_by = "pipeline";

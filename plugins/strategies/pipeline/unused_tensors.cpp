@@ -31,11 +31,8 @@ void drop_unused_tensors(Program& program) {
     for (const ParameterState& state : p.states) use(state.tensor);
   }
   use(program.loss);
-  use(program.loss_count);
-  use(program.overflow);
-  use(program.expert_choices);
+  for (const StepOutput& output : program.outputs) use(output.tensor);
   for (const Router& router : program.routers) use(router.statistics);
-  std::for_each(program.auxiliary_losses.begin(), program.auxiliary_losses.end(), use);
   std::erase_if(program.constants, [&](const Constant& constant) { return !used[index_of(constant.tensor)]; });
 
   std::vector<TensorId> now(program.tensors.size(), no_tensor);
@@ -61,11 +58,8 @@ void drop_unused_tensors(Program& program) {
   }
   for (Constant& constant : program.constants) renumber(constant.tensor);
   renumber(program.loss);
-  renumber(program.loss_count);
-  renumber(program.overflow);
-  renumber(program.expert_choices);
+  for (StepOutput& output : program.outputs) renumber(output.tensor);
   for (Router& router : program.routers) renumber(router.statistics);
-  std::for_each(program.auxiliary_losses.begin(), program.auxiliary_losses.end(), renumber);
   program.tensors = std::move(kept);
 }
 

@@ -187,7 +187,8 @@ class Changed final : public Architecture {
     change_.operands(b, x, table);
     const TensorId loss = layers::lm_head_loss(b, x, table, targets, scale, "loss");
     if (change_.penalty)
-      b.program().auxiliary_losses.push_back(b.emit_one("own_penalty", {x, table}, {{"scale", scale}}, "penalty"));
+      b.program().add_output(StepOutput::Kind::auxiliary_loss,
+                             b.emit_one("own_penalty", {x, table}, {{"scale", scale}}, "penalty"));
     return loss;
   }
 
@@ -224,6 +225,8 @@ void expect_what_one_rank_does(const Change& change, const Words& words) {
     const Outcome found = run(*programs(change, words), {.order = 3}), expected = run(*programs(change, {}), {});
     expect_close("the loss", found.losses, expected.losses);
     expect_close("the auxiliary loss", found.auxiliary_losses, expected.auxiliary_losses);
+    EXPECT_EQ(found.metrics.size(), expected.metrics.size());
+    for (const auto& [name, values] : expected.metrics) expect_close("the metric " + name, found.metrics.at(name), values);
     expect_close("the gradients' norm", found.grad_norms, expected.grad_norms);
     for (const auto& [name, values] : expected.values) expect_close(name, found.values.at(name), values);
   } catch (const std::exception& error) {

@@ -8,6 +8,7 @@ from ..events import Evaluation, Event, Failure, RunResult, RunStarted, Sample, 
 from . import Observer, listener_of
 
 _MILLISECONDS = {"seconds": "ms", "data_seconds": "data_ms"}
+_OF_EVALUATIONS = ("loss", "sequences", "seconds", "time")  # columns that all archives have
 _FIRST, _SECOND, _THIRD = 0, 1, 2  # behind a step come its evaluation, then its sample
 
 
@@ -32,11 +33,12 @@ def events_of(archive: Archive) -> Iterator[Event]:
                 figures[milliseconds or str(name)] = 1000 * value if milliseconds else value
         known = {name: value for name, value in figures.items() if name in Step.__dataclass_fields__}
         events.append((int(step), _FIRST, Step(data=figures, **known)))
-    for step, loss, sequences in zip(archive.evaluations.index, *(archive.evaluations.get(name, []) for name in
-                                                                  ("loss", "sequences"))):
-        data = {"event": "evaluation", "step": int(step), "loss": float(loss), "sequences": int(sequences)}
-        events.append((int(step), _SECOND, Evaluation(data=data, step=int(step), loss=float(loss),
-                                                      sequences=int(sequences))))
+    for step, row in zip(archive.evaluations.index, archive.evaluations.to_dict("records")):
+        loss, sequences = float(row["loss"]), int(row["sequences"])
+        own = {str(name): float(value) for name, value in row.items() if name not in _OF_EVALUATIONS and value == value}
+        data = {"event": "evaluation", "step": int(step), "loss": loss, "sequences": sequences, "metrics": own}
+        events.append((int(step), _SECOND, Evaluation(data=data, step=int(step), loss=loss, sequences=sequences,
+                                                      metrics=own)))
     samples = archive.samples
     for step, text in zip(samples["step"], samples["text"]):
         events.append((int(step), _THIRD, Sample(data={"event": "sample"}, step=int(step), text=str(text))))
