@@ -58,6 +58,13 @@ class Losses : public test::Installed {
     const std::vector<double> expected = run.at("losses"), found = losses(run_of(run) + more);
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s], 1, 1e-5) << "loss of step " << s + 1;
+    const ArchiveReader archive(*folder_ / "losses.h5");
+    for (const auto& [name, values] : run.at("metrics").items()) expect_metric(archive, name, values);
+  }
+  static void expect_metric(const ArchiveReader& archive, const std::string& name, const std::vector<double>& expected) {
+    const std::vector<double> found = archive.column(name);
+    ASSERT_EQ(found.size(), expected.size()) << name;
+    for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s], expected[s], 1e-5) << name << " of step " << s + 1;
   }
   static const json& run_called(const std::string& loss) {
     for (const json& run : reference_.at("runs")) {
@@ -130,6 +137,36 @@ TEST_F(Losses, CheckpointsHoldFrozenModelsAndExportsDoNot) {
   const test::ChildResult refused = test::run_child(other);
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.output, HasSubstr("was trained with --loss my-dpo --my-dpo.beta 0.5, this run asks for"));
+}
+
+// Archives, tables, evaluations and the screen of a run have what the loss reports.
+TEST_F(Losses, MetricsAreInAllThatReports) {
+  const json& run = run_called("my-dpo");
+  const std::string table = *folder_ / "metrics.csv", result = *folder_ / "metrics.json", archive = *folder_ / "losses.h5",
+                    checkpoint = *folder_ / "metrics.checkpoint";
+  losses(run_of(run) + Words{"--observe", "csv", "--csv.file", table, "--evaluate-every", "5", "--evaluate-sequences", "6",
+                             "--checkpoint", checkpoint});
+  const std::vector<double> margins = run.at("metrics").at("reward_margin");
+  std::ifstream rows(table);
+  std::string line, last;
+  std::getline(rows, line);
+  EXPECT_THAT(line, ::testing::EndsWith(",preference_accuracy,reward_margin"));
+  while (std::getline(rows, line)) last = line;
+  EXPECT_NEAR(std::stod(last.substr(last.rfind(',') + 1)), margins.back(), 1e-5);
+  EXPECT_EQ(ArchiveReader(archive).unit("reward_margin"), "nat");
+  EXPECT_THAT(consist({"show", archive}), HasSubstr("metrics   preference_accuracy 0.5  reward_margin -0.2216"));
+  // 6 sequences in batches of 4: the last two of the second batch are padding, and no pairs.
+  const std::vector<ArchivedEvaluation> evaluations = ArchiveReader(archive).evaluations();
+  ASSERT_EQ(evaluations.size(), 1U);
+  ASSERT_EQ(evaluations[0].metrics.size(), 2U);
+  EXPECT_NEAR(std::remainder(6 * evaluations[0].metrics[0].value, 1), 0, 1e-6);
+  const std::string said = consist(Words{"evaluate"} + parts_of(run) +
+                                   Words{"--precision", "fp32", "--device", "cpu", "--sequence", "32", "--checkpoint", checkpoint,
+                                         "--batch", "1", "--evaluate-sequences", "6", "--json", result});
+  EXPECT_THAT(said, HasSubstr("  preference_accuracy "));
+  const json written = json::parse(std::ifstream(result)).at("metrics");
+  for (const OwnMetricValue& metric : evaluations[0].metrics)
+    EXPECT_NEAR(written.at(metric.name).get<double>(), metric.value, 1e-5) << metric.name;
 }
 
 // The adapter's base is the reference: its weights are there once.

@@ -8,7 +8,8 @@ fields of the file
   ids, mask        one text of token ids, and whether each is to be learnt; row k of 32 tokens begins at 32 k, and its targets are the ids behind
   pairs            a prompt with a chosen and a rejected answer, each scored by itself
   rows             of a step; pairs of a step
-  runs             loss, the options that Consist is given, and the loss of each of five steps, before its update
+  runs             loss, the options that Consist is given, and the loss and the metrics of each of five steps, before its update; the
+                   metrics of preferences are those that TRL's DPOTrainer logs as rewards/accuracies and rewards/margins
 AdamW is torch.optim.AdamW with beta2 0.95 and decay of matrices alone, gradients are clipped by torch.nn.utils.clip_grad_norm_. Everything is
 computed in f32 on one CPU thread.
 """
@@ -54,12 +55,12 @@ class Text:
         counts = torch.stack([self.mask[f + 1 : f + LENGTH + 1] for f in first])
         logits, targets = logits_of(model, ids)[counts], targets[counts]
         if run["loss"] == "my-z-loss":
-            return cross_entropy(logits, targets) + float(run["options"]["weight"]) * torch.logsumexp(logits, dim=-1).square().mean()
+            return cross_entropy(logits, targets) + float(run["options"]["weight"]) * torch.logsumexp(logits, dim=-1).square().mean(), {}
         t, share = float(run["options"]["temperature"]), float(run["options"]["share"])
         with torch.no_grad():
             aim = log_softmax(logits_of(self.teacher, ids)[counts] / t, dim=-1)
-        soft = kl_div(log_softmax(logits / t, dim=-1), aim, log_target=True, reduction="batchmean") * t * t
-        return share * soft + (1 - share) * cross_entropy(logits, targets)
+        soft = kl_div(log_softmax(logits / t, dim=-1), aim, log_target=True, reduction="batchmean")
+        return share * t * t * soft + (1 - share) * cross_entropy(logits, targets), {"divergence": soft.item()}
 
 
 class Pairs:
@@ -76,28 +77,32 @@ class Pairs:
         return self.likelihood(model, pair["prompt"], pair["chosen"]) - self.likelihood(model, pair["prompt"], pair["rejected"])
 
     def loss(self, model, step, run):
-        losses = []
+        margins = []
         for pair in self.pairs[step * ROWS : (step + 1) * ROWS]:
             with torch.no_grad():
                 reference = self.margin(self.reference, pair)
-            losses.append(-logsigmoid(float(run["options"]["beta"]) * (self.margin(model, pair) - reference)))
-        return torch.stack(losses).mean()
+            margins.append(float(run["options"]["beta"]) * (self.margin(model, pair) - reference))
+        margins = torch.stack(margins)
+        metrics = {"preference_accuracy": (margins > 0).float().mean().item(), "reward_margin": margins.mean().item()}
+        return -logsigmoid(margins).mean(), metrics
 
 
-def losses_of(model, data, run):
+def steps_of(model, data, run):
     matrices = [p for p in model.parameters() if p.ndim == 2]
     vectors = [p for p in model.parameters() if p.ndim != 2]
     groups = [{"params": matrices, "weight_decay": SETTINGS["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=SETTINGS["learning_rate"], betas=(0.9, 0.95), eps=1e-8)
-    losses = []
+    losses, metrics = [], {}
     for step in range(STEPS):
         optimizer.zero_grad()
-        loss = data.loss(model, step, run)
+        loss, own = data.loss(model, step, run)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), SETTINGS["max_norm"])
         optimizer.step()
         losses.append(loss.item())
-    return losses
+        for name, value in own.items():
+            metrics.setdefault(name, []).append(value)
+    return {"losses": losses, "metrics": metrics}
 
 
 def main():
@@ -118,8 +123,8 @@ def main():
     runs = []
     for run in RUNS:
         data = Pairs(pairs, model) if run["loss"] == "my-dpo" else Text(ids, mask, teacher)
-        runs.append({**run, "losses": losses_of(copy.deepcopy(model), data, run)})
-        print(run["loss"], run["options"], runs[-1]["losses"])
+        runs.append({**run, **steps_of(copy.deepcopy(model), data, run)})
+        print(run["loss"], run["options"], runs[-1]["losses"], runs[-1]["metrics"])
     made_with = {"torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}
     facts = {"made_with": made_with, "model": MODEL, "teacher": TEACHER, "rows": ROWS, **SETTINGS, "ids": ids, "mask": mask}
     text = "".join(f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in facts.items())

@@ -37,6 +37,9 @@ class Distillation final : public Loss {
     const TensorId divergence = layers::reduce_rows(b, Reduction::sum, "exp(" + t + ")*(" + t + "-" + s + ")",
                                                     {teacher, student, of_teacher, of_student}, "divergence");
     const TensorId likelihood = layers::log_probability(b, student, model.targets, "likelihood");
+    b.metric("divergence", layers::total(b, "select(1+b,a,0)", {divergence, model.targets}, "divergences"),
+             layers::total(b, "select(1+a,1,0)", {model.targets}, "counted"),
+             "mean Kullback-Leibler divergence of the model from the teacher, both at the temperature", "nat/token");
     // The square keeps gradients as large as at temperature 1.
     const std::string soft = number(loss_scale * share_ * temperature_ * temperature_), hard = number(loss_scale * (1 - share_));
     return layers::total(b, "select(1+c," + soft + "*a-" + hard + "*b,0)", {divergence, likelihood, model.targets}, "loss");

@@ -33,7 +33,14 @@ class Dpo final : public Loss {
         layers::reduce_rows(b, layers::Reduction::sum, number(beta_) + "*(a-b)*c", {trained, reference, preference}, "margin");
     const TensorId tokens =
         layers::reduce_rows(b, layers::Reduction::sum, "select(1+a,abs(b),0)", {model.targets, preference}, "tokens");
-    b.program().loss_count = no_tensor;  // a mean over sequences, whatever their tokens
+    b.program().drop_outputs(StepOutput::Kind::loss_count);  // a mean over sequences, whatever their tokens
+    const TensorId pairs = layers::total(b, "select(a,1,0)", {tokens}, "pairs");
+    b.metric("preference_accuracy", layers::total(b, "select(b,select(a,1,0),0)", {margin, tokens}, "preferred"), pairs,
+             "share of pairs whose chosen answer has a larger reward than the rejected one");
+    b.metric("reward_margin", layers::total(b, "select(b,a,0)", {margin, tokens}, "margins"), pairs,
+             "mean over pairs: the reward of the chosen answer, beta times its log-likelihood beside the reference's, less the "
+             "rejected one's",
+             "nat");
     const double scale = loss_scale * static_cast<double>(b[model.targets].shape[1]);
     return layers::total(b, number(scale) + "*select(b,softplus(-a),0)", {margin, tokens}, "loss");  // -log sigmoid(margin)
   }

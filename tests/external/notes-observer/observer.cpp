@@ -31,8 +31,8 @@ class Notes final : public Observer {
                   s.learning_rate, s.seconds, static_cast<long long>(s.tokens));
     write(line);
   }
-  void evaluated(std::int64_t step, double loss, std::int64_t) override {
-    write("# evaluation after step " + std::to_string(step) + ": " + std::to_string(loss) + "\n");
+  void evaluated(const ObservedEvaluation& e) override {
+    write("# evaluation after step " + std::to_string(e.step) + ": " + std::to_string(e.loss) + "\n");
   }
   void checkpoint(std::int64_t step, std::string_view folder) override {
     write("# checkpoint of step " + std::to_string(step) + " in " + std::string(folder) + "\n");
