@@ -24,6 +24,7 @@
 #include "core/passes/pack_linears.h"
 #include "core/passes/record_amaxes.h"
 #include "core/passes/unroll_micro_batches.h"
+#include "core/program/own_metrics.h"
 #include "core/program/verifier.h"
 
 namespace consist {
@@ -248,6 +249,7 @@ class Passes {
     const TensorId targets = builder.input("targets", DType::i32, tokens);
     const int summed = context_.evaluation ? 1 : request_.accumulation;  // micro-batches whose losses are added up
     program.loss = request_.architecture->build(builder, ids, targets, 1.0 / tokens_per(request_, layout_, summed));
+    place_own_metrics(program);
   }
 
   const CompileRequest& request_;

@@ -1,6 +1,7 @@
 #include "core/program/own_metrics.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <string>
@@ -49,6 +50,74 @@ void Builder::metric(const std::string& name, TensorId sum, TensorId count, std:
   const std::string full = std::string(prefix) + name;
   add(StepOutput::Kind::metric, sum, full);
   if (count != no_tensor) add(StepOutput::Kind::metric_count, count, full + ".count");
+}
+
+namespace {
+
+/// By instruction: true if nothing but own metrics needs it.
+std::vector<bool> needed_by_metrics_alone(const Program& program) {
+  std::vector<bool> by_metrics(program.tensors.size(), false), by_others(program.tensors.size(), false);
+  const auto need = [](std::vector<bool>& by, TensorId tensor) {
+    if (tensor != no_tensor) by[static_cast<std::size_t>(tensor)] = true;
+  };
+  need(by_others, program.loss);
+  for (const Router& router : program.routers) need(by_others, router.statistics);
+  for (const StepOutput& output : program.outputs) {
+    const bool own = output.kind == StepOutput::Kind::metric || output.kind == StepOutput::Kind::metric_count;
+    need(own ? by_metrics : by_others, output.tensor);
+  }
+  std::vector<bool> alone(program.instructions.size(), false);
+  for (std::size_t i = program.instructions.size(); i-- > 0;) {
+    const Instruction& instruction = program.instructions[i];
+    for (std::vector<bool>* by : {&by_metrics, &by_others}) {
+      const bool needed = std::ranges::any_of(
+          instruction.outputs, [by](TensorId output) { return output != no_tensor && (*by)[static_cast<std::size_t>(output)]; });
+      if (!needed) continue;
+      for (const TensorId input : instruction.inputs) need(*by, input);
+      alone[i] = by == &by_metrics;
+    }
+  }
+  return alone;
+}
+
+}  // namespace
+
+void place_own_metrics(Program& forward) {
+  if (forward.output(StepOutput::Kind::metric) == no_tensor) return;
+  const std::vector<bool> alone = needed_by_metrics_alone(forward);
+  constexpr std::size_t nowhere = 0;
+  std::vector<std::size_t> place(forward.tensors.size(), nowhere);  // 1 + that of what makes it, else of the first that reads it
+  const auto put = [&](const std::vector<TensorId>& tensors, std::size_t at) {
+    for (const TensorId tensor : tensors) {
+      if (tensor == no_tensor) continue;
+      std::size_t& known = place[static_cast<std::size_t>(tensor)];
+      if (known == nowhere) known = at;
+    }
+  };
+  const std::size_t count = forward.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (alone[i]) continue;
+    put(forward.instructions[i].outputs, i + 1);
+    put(forward.instructions[i].inputs, i + 1);
+  }
+  std::vector<std::vector<Instruction>> behind(count + 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!alone[i]) continue;
+    Instruction& instruction = forward.instructions[i];
+    std::size_t at = nowhere;
+    for (const TensorId input : instruction.inputs) {
+      if (input != no_tensor) at = std::max(at, place[static_cast<std::size_t>(input)]);
+    }
+    put(instruction.outputs, at);
+    if (at != nowhere) instruction.tag = forward.instructions[at - 1].tag;
+    behind[at].push_back(std::move(instruction));
+  }
+  std::vector<Instruction> placed = std::move(behind[nowhere]);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!alone[i]) placed.push_back(std::move(forward.instructions[i]));
+    std::ranges::move(behind[i + 1], std::back_inserter(placed));
+  }
+  forward.instructions = std::move(placed);
 }
 
 std::vector<OwnMetric> own_metrics(const Program& program) {

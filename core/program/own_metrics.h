@@ -15,6 +15,10 @@ namespace consist {
 /// True for the columns of /steps and /evaluations that a run records whatever its model says; own metrics have other names.
 CONSIST_API bool is_column_of_runs(std::string_view name);
 
+/// Moves what own metrics alone need behind the last instruction whose outputs or parameters it reads, with that one's tag, so
+/// that a stage of a pipeline that has these makes it, whatever place a model gave it.
+CONSIST_API void place_own_metrics(Program& forward);
+
 /// The own metrics of a program, in the order of Builder::metric.
 CONSIST_API std::vector<OwnMetric> own_metrics(const Program& program);
 
