@@ -70,6 +70,7 @@ struct Made {
   double others = 0;     ///< share of the processors' time that other processes took
   std::vector<std::pair<std::string, std::string>> events = {};  ///< kind and text
   std::vector<double> evaluations = {};                          ///< losses, one after each second step
+  std::vector<OwnMetricValue> metrics = {};                      ///< of every step
 };
 
 inline Made made_from(const ArchiveReader& real) {
@@ -99,17 +100,21 @@ inline std::string write_made(const std::string& path, const ArchiveReader& real
   nlohmann::json result = nlohmann::json::parse(real.text("/result"));
   result["processors"] = {{"own", 1 - made.others}, {"others", made.others}, {"stolen", 0.0}, {"idle", 0.0}};
   archive.text("/result", result.dump());
-  archive.define_steps({{"step", "1", "step"},
-                        {"loss", "1", "loss"},
-                        {"seconds", "s", "s"},
-                        {"tokens", "1", "t"},
-                        {"grad_norm", "1", "n"},
-                        {"learning_rate", "1", "r"},
-                        {"tokens_per_second", "1/s", "t"}});
+  std::vector<Column> columns{{"step", "1", "step"},
+                              {"loss", "1", "loss"},
+                              {"seconds", "s", "s"},
+                              {"tokens", "1", "t"},
+                              {"grad_norm", "1", "n"},
+                              {"learning_rate", "1", "r"},
+                              {"tokens_per_second", "1/s", "t"}};
+  for (const OwnMetricValue& metric : made.metrics) columns.push_back({metric.name, "1", "of the loss"});
+  archive.define_steps(columns);
   for (int step = 1; step <= 10; ++step) {
     const double seconds = made.seconds + 0.001 * (step % 7);
-    archive.append(std::vector<double>{double(step), made.loss - 0.01 * step, seconds, made.tokens, 0.5 + 0.1 * step, 1e-4 * step,
-                                       made.tokens / seconds});
+    std::vector<double> row{double(step), made.loss - 0.01 * step, seconds, made.tokens, 0.5 + 0.1 * step,
+                            1e-4 * step,  made.tokens / seconds};
+    for (const OwnMetricValue& metric : made.metrics) row.push_back(metric.value);
+    archive.append(row);
   }
   for (const auto& [kind, text] : made.events) archive.event(1.7e9, kind, text);
   for (std::size_t n = 0; n < made.evaluations.size(); ++n)

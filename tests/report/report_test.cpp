@@ -267,6 +267,22 @@ TEST_F(ReportInABrowser, ArchivesOfVersion1OpenAndSayWhatTheyLack) {
   EXPECT_GE(seen.at("loss").get<int>(), 1);
 }
 
+TEST_F(ReportInABrowser, MetricsOfTheLossHaveCurvesWhereARowReportsThem) {
+  const TemporaryFolder folder;
+  const ArchiveReader real(new_run(folder));
+  Made made = made_from(real);
+  const std::string silent = write_made(folder / "silent.h5", real, made);
+  made.metrics = {{"preference_accuracy", 0.75}, {"reward_margin", 0}};
+  const std::string reports = write_made(folder / "reports.h5", real, made);
+  const ChildResult written = consist_says({"report", silent, reports, "-o", folder / "report.html"});
+  ASSERT_EQ(written.status, 0) << written.output;
+  std::vector<std::string> console;
+  const json seen =
+      evaluate(folder / "report.html", "return [...document.querySelectorAll('#loss h3')].map((h) => h.textContent);", &console);
+  EXPECT_THAT(console, IsEmpty());
+  EXPECT_THAT(seen.get<std::vector<std::string>>(), ::testing::IsSupersetOf({"preference_accuracy", "reward_margin"}));
+}
+
 TEST_F(ReportInABrowser, PredictionsHavePartsAndNoRuns) {
   const TemporaryFolder folder;
   const ChildResult written = consist_says({"compare", "--predict", "--model", "llama-tiny", "--strategy", "ddp,zero3-offload",

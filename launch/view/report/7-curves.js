@@ -188,7 +188,22 @@ function showLoss() {
                  format: (v) => v.toFixed(v < 0.1 ? 5 : 3),
                  y: {ticks: {color: colour('muted'), callback: (v) => si(v), maxTicksLimit: 7}}
                }),
-           ...parityContent(shown)]);
+           ...parityContent(shown), ...ownMetricContent(shown)]);
+}
+
+/** Numbers that the model or the loss reports of its own. */
+function ownMetricContent(shown) {
+  const names = [...new Set(shown.flatMap((row) => row.run.curves.own_metrics))];
+  return names.flatMap((name) => {
+    const having = shown.filter((row) => row.run.curves.own_metrics.includes(name));
+    return [
+      el('h3', {}, name),
+      lines(
+          190, name + ' over the steps: ' +
+              having.map((row) => nameOf(row) + ' ends at ' + (columnOf(row, name).at(-1) ?? NaN).toPrecision(4)).join('; '),
+          strideText(having), having, name, {format: (v) => v.toPrecision(4)})
+    ];
+  });
 }
 
 function speedContent(shown) {

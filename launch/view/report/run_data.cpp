@@ -8,7 +8,9 @@
 
 #include "consist/error.h"
 #include "core/archive/archived_json.h"
+#include "core/archive/own_metric_values.h"
 #include "core/archive/reader.h"
+#include "core/program/own_metrics.h"
 #include "core/record/metrics.h"
 #include "launch/cli/json_values.h"
 #include "launch/residual/residual.h"
@@ -50,8 +52,10 @@ Json curves_of(const ArchiveReader& archive, std::size_t points) {
       column.push_back(name == "step" ? Json(static_cast<std::int64_t>(values[i])) : short_number(values[i]));
       any = any || (std::isfinite(values[i]) && values[i] != 0);
     }
-    if (!any) curves["columns"].erase(name);
+    if (!any && is_column_of_runs(name)) curves["columns"].erase(name);
   }
+  curves["own_metrics"] = Json::array();
+  for (const OwnMetricValue& metric : final_metrics(archive)) curves["own_metrics"].push_back(metric.name);
   const Steady steady = steady_state(seconds);
   curves["steady"] = {{"first_step", steady.first_step},
                       {"steps", steady.steps},
