@@ -10,6 +10,7 @@
 #include "consist/error.h"
 #include "core/base/did_you_mean.h"
 #include "core/config/option_value.h"
+#include "core/plugin/built_in.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin_faults.h"
 #include "core/plugin/probe.h"
@@ -204,13 +205,15 @@ const PluginFile& PluginHost::find(std::string_view kind, std::string_view name)
                      " cannot be used: " + unusable->problem);
   }
   std::string message = "there is no " + std::string(kind) + " '" + std::string(name) + "'. There ";
-  const std::vector<std::string> known = names(kind);
-  message += known.empty() ? "is none at all" : "are:";
   std::vector<KnownName> described;
+  for (const BuiltInPart& part : built_in_parts) {
+    if (part.kind == kind) described.push_back({std::string(part.name), std::string(part.summary)});
+  }
   for (const PluginFile& file : files_) {
     if (file.kind == kind && file.problem.empty()) described.push_back({file.name, file.summary});
   }
-  for (const std::string& other : known) message += " " + other;
+  message += described.empty() ? "is none at all" : "are:";
+  for (const KnownName& other : described) message += " " + other.name;
   throw UsageError(message + "." + did_you_mean(name, described) + " " + looked_in());
 }
 

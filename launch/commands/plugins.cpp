@@ -9,6 +9,7 @@
 #include "consist/text.h"
 #include "core/base/did_you_mean.h"
 #include "core/config/run_facts.h"
+#include "core/plugin/built_in.h"
 #include "core/plugin/host.h"
 #include "core/plugin/plugin_call.h"
 #include "launch/cli/json_output.h"
@@ -44,6 +45,10 @@ void require_plugin(const std::string& name, const PluginHost& host) {
     if (file.name == name) return;
     message += (file.name.empty() ? "" : " ") + file.name;
     known.push_back({file.name, file.summary});
+  }
+  if (const BuiltInPart* const part = find_built_in(name)) {
+    throw UsageError("'" + name + "' is built in, no plugin, and has no options: " + std::string(part->summary) +
+                     "; consist plugins " + name + " says what may take its place");
   }
   throw UsageError(message + "." + did_you_mean(name, known) + " " + host.looked_in());
 }
@@ -135,7 +140,18 @@ void print_presets(const Model& model) {
   }
 }
 
+/// A part that is no plugin, and the plugins that may take its place.
+void print_built_in(const BuiltInPart& part, const PluginHost& host) {
+  const std::string kind(part.kind), name(part.name), summary(part.summary);
+  std::printf("%s %s: %s\n  built in: no plugin, no options\n", kind.c_str(), name.c_str(), summary.c_str());
+  std::string others;
+  for (const std::string& other : host.names(kind)) others += " " + other;
+  std::printf("  in its place, by --%s:%s\n", kind.c_str(), others.empty() ? " none is installed" : others.c_str());
+}
+
 void print_options(PluginHost& host, const std::string& name) {
+  const BuiltInPart* const part = find_built_in(name);
+  if (part != nullptr) return print_built_in(*part, host);
   require_plugin(name, host);
   for (const PluginFile& file : host.files()) {
     if (file.name != name) continue;
