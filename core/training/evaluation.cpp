@@ -57,7 +57,7 @@ std::string evaluation_json(const EvaluationResult& result) {
                   {"step", result.step > 0 ? Json(result.step) : Json()},
                   {"dataset", result.dataset},
                   {"loss", result.loss},
-                  {"perplexity", result.perplexity()},
+                  {"perplexity", result.perplexity ? Json(*result.perplexity) : Json()},
                   {"tokens", result.tokens},
                   {"sequences", result.sequences},
                   {"seconds", result.seconds},
@@ -78,6 +78,19 @@ void describe(Archive& archive, const JoinedJob& job, Session& session, const Pl
   archive.text("/program", program_json(summarize(session.state().step()), planned));
 }
 
+/// Names the frozen models of the loss that are the very weights that a folder holds: those of a run's start are in its
+/// checkpoints alone.
+std::string reference_note(const Plan& plan) {
+  if (plan.parts().loss == nullptr) return {};
+  for (const FoundFrozen& model : plan.parts().loss->frozen()) {
+    if (!model.is_trained_model) continue;
+    return "the '" + model.name + "' of --loss " + plan.config().loss +
+           " is the model at its start, and of a folder that is the folder's model itself: the loss compares the model with "
+           "itself. Give --checkpoint, which has the weights of the run's start, to compare with those";
+  }
+  return {};
+}
+
 NamedPrograms evaluation_of(const Plan& plan, int rank) {
   NamedPrograms programs;
   programs.push_back({evaluate_program, plan.evaluation(rank).value()});
@@ -92,6 +105,9 @@ EvaluationResult evaluate_in(const Plan& planned, JoinedJob& job, std::optional<
   const std::shared_ptr<Dataset> dataset = open_dataset(plan.parts(), config, plan.host()).dataset;
   if (job.rank() == 0) {
     for (const std::string& warning : dataset->warnings()) log::warn(warning);
+  }
+  if (job.rank() == 0 && config.checkpoint.empty()) {
+    if (const std::string note = reference_note(plan); !note.empty()) log::warn(note);
   }
   session.prepare(evaluation_of(plan, job.rank()));
   TrainingState& state = session.state();
@@ -119,6 +135,7 @@ EvaluationResult evaluate_in(const Plan& planned, JoinedJob& job, std::optional<
   const EvaluationReport report = evaluate(state, *dataset, plan.layout(), job.rank(), settings, events);
   if (!std::isfinite(report.loss)) throw Error("the loss is not finite: the weights of " + result.weights + " are damaged");
   result.loss = report.loss;
+  if (config.loss == next_token) result.perplexity = std::exp(report.loss);
   result.tokens = static_cast<std::int64_t>(report.targets);
   result.sequences = report.sequences;
   result.seconds = report.seconds;
@@ -139,10 +156,6 @@ EvaluationResult evaluate_in(const Plan& planned, JoinedJob& job, std::optional<
 }
 
 }  // namespace
-
-double EvaluationResult::perplexity() const {
-  return std::exp(loss);
-}
 
 EvaluationResult run_evaluation(const Plan& plan, JoinedJob& job) {
   const LastResort last_resort(job, [](const std::string& /*reason*/) {});

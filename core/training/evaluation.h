@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct EvaluationResult {
   double seconds = 0;
   std::string device;
   std::vector<OwnMetricValue> metrics = {};  ///< numbers of the model's or the loss's own
-  double perplexity() const;  ///< e to the loss
+  std::optional<double> perplexity;          ///< e to the loss, where that is the next token's cross-entropy
 };
 
 /// REQUIRES: the plan has an evaluation (--evaluate-every). Called by every rank of the job, whose last act it is (Job::leave()).

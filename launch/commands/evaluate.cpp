@@ -9,6 +9,7 @@
 #include "core/archive/own_metric_values.h"
 #include "core/record/progress_line.h"
 #include "core/training/evaluation.h"
+#include "launch/cli/json_values.h"
 #include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/generate/trained_model.h"
@@ -23,7 +24,7 @@ constexpr TakenOption evaluate_takes[] = {
     {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
     {"checkpoint", "a run's checkpoints, of which the newest counts"},
     {"adapter", "of the run, with its options"},
-    {"loss", "of the run, with its options: the loss that is evaluated"},
+    {"loss", "with its options: the loss that is evaluated; with --checkpoint that of the run"},
     {"dataset", "with its options, such as --text.eval-files FILES or --tokens.files FILES"},
     {"evaluate-sequences", "sequences at most; 0: all of the evaluation part"},
     {"sequence", "tokens per sequence"},
@@ -47,7 +48,8 @@ constexpr TakenOption evaluate_takes[] = {
 };
 
 void print(const EvaluationResult& result) {
-  const std::string text = "loss " + fixed_text(result.loss, 6) + "  perplexity " + fixed_text(result.perplexity(), 4) +
+  const std::string text = "loss " + fixed_text(result.loss, 6) +
+                           (result.perplexity ? "  perplexity " + fixed_text(*result.perplexity, 4) : std::string()) +
                            metrics_text(result.metrics) + "  over " + std::to_string(result.tokens) + " tokens of " +
                            std::to_string(result.sequences) + " sequences in " + fixed_text(result.seconds, 2) + " s (" +
                            si_text(static_cast<double>(result.tokens) / result.seconds) + " tokens/s)\n";
@@ -56,16 +58,21 @@ void print(const EvaluationResult& result) {
 }
 
 void write_json(const Output& output, const EvaluationResult& result) {
-  const nlohmann::ordered_json json{
-      {"weights", result.weights},         {"dataset", result.dataset}, {"loss", result.loss},
-      {"perplexity", result.perplexity()}, {"tokens", result.tokens},   {"sequences", result.sequences},
-      {"seconds", result.seconds},         {"device", result.device},   {"metrics", json_of(result.metrics)}};
+  const nlohmann::ordered_json json{{"weights", result.weights},
+                                    {"dataset", result.dataset},
+                                    {"loss", result.loss},
+                                    {"perplexity", launch::known(result.perplexity)},
+                                    {"tokens", result.tokens},
+                                    {"sequences", result.sequences},
+                                    {"seconds", result.seconds},
+                                    {"device", result.device},
+                                    {"metrics", json_of(result.metrics)}};
   write_output(output, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 int evaluate(const CommandLine& line) {
   ParsedRun parsed = parse_run(line);
-  launch::add_options_of_checkpoint(parsed);
+  launch::add_options_of_checkpoint(parsed, {"loss"});
   parsed.given["evaluate-every"] = {"consist evaluate", {"1"}};  // there are no steps: it says that there is an evaluation
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
@@ -92,13 +99,13 @@ int evaluate(const CommandLine& line) {
 
 constinit const Command evaluate_command{
     .name = "evaluate",
-    .summary = "loss and perplexity of a trained model on a dataset",
+    .summary = "loss of a trained model on a dataset, and its perplexity",
     .usage = "--model FOLDER|--checkpoint FOLDER [OPTIONS]",
     .about =
-        "Reads sequences of a dataset's evaluation part, each once, and prints the mean loss over their tokens and its\n"
-        "perplexity: the same evaluation as --evaluate-every of train, in any layout (docs/generate.md). Weights are those of\n"
-        "a Hugging Face folder (an export is one), or of a run's newest checkpoint; model, optimizer, precision, dataset,\n"
-        "sequence and batch of that run are then taken unless they are given.\n",
+        "Reads sequences of a dataset's evaluation part, each once, and prints the mean loss over their tokens and, of the\n"
+        "next token's cross-entropy, its perplexity: the same evaluation as --evaluate-every of train, in any layout\n"
+        "(docs/generate.md). Weights are those of a Hugging Face folder (an export is one), or of a run's newest checkpoint;\n"
+        "model, loss, optimizer, precision, dataset, sequence and batch of that run are then taken unless they are given.\n",
     .own = evaluate_options,
     .example = "consist evaluate --model exported --dataset text --text.eval-files held-out.txt --evaluate-sequences 0\n",
     .takes = Takes::named,

@@ -18,7 +18,7 @@ std::string value_in(const std::vector<ConfigEntry>& entries, const std::string&
 
 }  // namespace
 
-void add_options_of_checkpoint(ParsedRun& parsed) {
+void add_options_of_checkpoint(ParsedRun& parsed, std::vector<std::string> parts) {
   const std::string folder = parsed.text("checkpoint");
   if (folder.empty()) return;
   const std::vector<CheckpointPlace> places = list_checkpoints(folder);
@@ -35,8 +35,10 @@ void add_options_of_checkpoint(ParsedRun& parsed) {
   }
   std::set<std::string> kept{"model",   "optimizer", "optimizer-rules", "precision",
                              "dataset", "sequence",  "batch",           "evaluate-sequences"};
+  kept.insert(parts.begin(), parts.end());
+  parts.insert(parts.end(), {"optimizer", "precision", "dataset"});
   // Options of a part count where the part is the run's.
-  for (const char* part : {"optimizer", "precision", "dataset"}) {
+  for (const std::string& part : parts) {
     const std::string of_run = value_in(entries, part);
     if (given(part) && parsed.text(part) != of_run) continue;
     for (const ConfigEntry& entry : entries) {

@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using test::operator+;
 using test::Words;
 
@@ -160,13 +161,32 @@ TEST_F(Losses, MetricsAreInAllThatReports) {
   ASSERT_EQ(evaluations.size(), 1U);
   ASSERT_EQ(evaluations[0].metrics.size(), 2U);
   EXPECT_NEAR(std::remainder(6 * evaluations[0].metrics[0].value, 1), 0, 1e-6);
-  const std::string said = consist(Words{"evaluate"} + parts_of(run) +
-                                   Words{"--precision", "fp32", "--device", "cpu", "--sequence", "32", "--checkpoint", checkpoint,
-                                         "--batch", "1", "--evaluate-sequences", "6", "--json", result});
+  // The loss and all else is the run's.
+  const Words weights{"evaluate", "--plugin",    built("losses"), "--device", "cpu", "--evaluate-sequences",
+                      "6",        "--overwrite", "--json",        result};
+  const std::string said = consist(weights + Words{"--checkpoint", checkpoint, "--batch", "1"});
   EXPECT_THAT(said, HasSubstr("  preference_accuracy "));
-  const json written = json::parse(std::ifstream(result)).at("metrics");
+  EXPECT_THAT(said, Not(HasSubstr("perplexity")));
+  const json written = json::parse(std::ifstream(result));
+  EXPECT_NEAR(written.at("loss").get<double>(), evaluations[0].loss, 1e-5);
+  EXPECT_TRUE(written.at("perplexity").is_null());
   for (const OwnMetricValue& metric : evaluations[0].metrics)
-    EXPECT_NEAR(written.at(metric.name).get<double>(), metric.value, 1e-5) << metric.name;
+    EXPECT_NEAR(written.at("metrics").at(metric.name).get<double>(), metric.value, 1e-5) << metric.name;
+  // A folder of weights is its own reference.
+  const std::string itself = consist(weights + parts_of(run) + Words{"--sequence", "32", "--precision", "fp32"});
+  EXPECT_THAT(itself, HasSubstr("the loss compares the model with itself. Give --checkpoint"));
+  EXPECT_NEAR(json::parse(std::ifstream(result)).at("loss").get<double>(), std::log(2.0), 1e-6);
+}
+
+TEST_F(Losses, TheLossOfModelsIsNamedWhereItIsMissed) {
+  const std::string told = consist({"plugins", "next-token", "--plugin", built("losses")});
+  EXPECT_THAT(told, HasSubstr("loss next-token: the next token's cross-entropy"));
+  EXPECT_THAT(told, HasSubstr("in its place, by --loss: my-distillation my-dpo my-z-loss"));
+  const test::ChildResult misspelt = test::run_child({prefix_ + "/bin/consist", "train", "--plugin", built("losses"), "--model",
+                                                      "llama-tiny", "--loss", "next-tokn", "--steps", "1"});
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_THAT(misspelt.output, HasSubstr("there is no loss 'next-tokn'. There are: next-token my-distillation"));
+  EXPECT_THAT(misspelt.output, HasSubstr("Did you mean 'next-token'?"));
 }
 
 // The adapter's base is the reference: its weights are there once.
@@ -179,7 +199,7 @@ TEST_F(Losses, AnAdaptersBaseIsItsReference) {
     for (std::size_t s = 0; s < one.size(); ++s) EXPECT_NEAR(found[s] / one[s], 1, 1e-5) << strategy << ", step " << s + 1;
   }
   const std::string explained = consist(Words{"explain"} + parts_of(run_called("my-dpo")) + lora + Words{"--sequence", "32"});
-  EXPECT_THAT(explained, ::testing::Not(HasSubstr("reference.model.")));
+  EXPECT_THAT(explained, Not(HasSubstr("reference.model.")));
 }
 
 }  // namespace

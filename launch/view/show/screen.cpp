@@ -146,6 +146,11 @@ std::string own_metrics_text(const std::vector<OwnMetricValue>& metrics) {
   return text.substr(std::min(text.size(), text.find_first_not_of(' ')));
 }
 
+/// Those of the last evaluation.
+std::vector<OwnMetricValue> metrics_of(const RunView& run) {
+  return run.evaluations.empty() ? std::vector<OwnMetricValue>() : run.evaluations.back().metrics;
+}
+
 /// As many of the newest as `columns` show.
 std::string evaluations_text(const RunView& run, int columns) {
   std::string text;
@@ -160,7 +165,9 @@ std::string evaluations_text(const RunView& run, int columns) {
 /// The result of `consist evaluate`, as one line.
 std::string evaluation_text(const RunView& run) {
   const auto figure = [&](const char* path) { return number_at(run.evaluation, path); };
-  return joined({"loss " + fixed_text(figure("/loss"), 4), "perplexity " + fixed_text(figure("/perplexity"), 4),
+  const double perplexity = figure("/perplexity");
+  return joined({"loss " + fixed_text(figure("/loss"), 4),
+                 std::isnan(perplexity) ? "" : "perplexity " + fixed_text(perplexity, 4), own_metrics_text(metrics_of(run)),
                  fixed_text(figure("/tokens"), 0) + " tokens of " + fixed_text(figure("/sequences"), 0) + " sequences in " +
                      fixed_text(figure("/seconds"), 2) + " s (" + si_text(figure("/tokens_per_second")) + " tokens/s)"});
 }
