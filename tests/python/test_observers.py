@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -10,12 +11,13 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
+import h5py
 import pytest
 from conftest import ROOT, TINY
 
 import consist
 from consist import events
-from consist.observers import Observer
+from consist.observers import Observer, figures_of
 from consist.observers.replay import events_of, replay
 
 PACKAGE = ROOT / "launch" / "python"
@@ -37,6 +39,25 @@ def test_an_archive_is_told_in_its_order(archive: Path) -> None:
     assert kinds[after_12 - 1:after_12 + 3] == [events.Step, events.Evaluation, events.Sample, events.Step]
     last = told[-1]
     assert isinstance(last, events.RunResult) and last.steps == 24 and last.loss == steps[-1].loss
+
+
+def test_metrics_of_the_model_stand_beside_the_others(archive: Path, tmp_path: Path) -> None:
+    """Numbers that a model or a loss reports of its own, of events as they come and of an archive."""
+    data: Dict[str, Any] = {"event": "step", "step": 3, "loss": 0.5, "metrics": {"accuracy": 0.75, "nothing": None}}
+    event = events.Step(data=data, step=3, loss=0.5, metrics=data["metrics"])
+    assert figures_of(event) == {"loss": 0.5, "accuracy": 0.75}
+    assert event.row == {"event": "step", "step": 3, "loss": 0.5, "accuracy": 0.75, "nothing": None}
+    copy = tmp_path / "own.h5"
+    shutil.copy(archive, copy)
+    with h5py.File(copy, "a") as file:
+        rows = len(file["evaluations/step"])
+        assert rows > 0
+        file["evaluations"].create_dataset("accuracy", data=[0.25] * rows)
+        file["steps"].create_dataset("accuracy", data=[0.5] * len(file["steps/step"]))
+    told = list(events_of(consist.Archive(copy)))
+    assert {figures_of(one)["accuracy"] for one in told if isinstance(one, events.Step)} == {0.5}
+    evaluations = [one for one in told if isinstance(one, events.Evaluation)]
+    assert len(evaluations) == rows and evaluations[0].metrics == {"accuracy": 0.25}
 
 
 def test_observers_are_short() -> None:
