@@ -272,6 +272,7 @@ TEST_F(ReportInABrowser, MetricsOfTheLossHaveCurvesWhereARowReportsThem) {
   const ArchiveReader real(new_run(folder));
   Made made = made_from(real);
   const std::string silent = write_made(folder / "silent.h5", real, made);
+  made.config["recompute"] = "full";  // a row of its own
   made.metrics = {{"preference_accuracy", 0.75}, {"reward_margin", 0}};
   const std::string reports = write_made(folder / "reports.h5", real, made);
   const ChildResult written = consist_says({"report", silent, reports, "-o", folder / "report.html"});
