@@ -235,11 +235,6 @@ class ExpressionPrinter {
     name_[index(n)] = "t" + std::to_string(names_++);
     text_ += (text_.empty() ? "" : ";") + name_[index(n)] + "=" + value;
   }
-  static std::string number(double value) {
-    std::array<char, 32> digits{};
-    const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-    return std::string(digits.data(), end);
-  }
   std::string leaf(const ExpressionNode& node) const {
     const std::string name(1, static_cast<char>('a' + node.input));
     switch (node.reads) {
@@ -270,7 +265,7 @@ class ExpressionPrinter {
       case Function::channel:
         return std::string(name_of(node.function));
       case Function::constant:
-        return bracketed(node.value < 0 ? sums : atoms, number(node.value));
+        return bracketed(node.value < 0 ? sums : atoms, number_text(node.value));
       case Function::add:
         return binary(sums, "+");
       case Function::subtract:
@@ -297,6 +292,12 @@ class ExpressionPrinter {
 };
 
 }  // namespace
+
+std::string number_text(double value) {
+  std::array<char, 32> digits{};
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  return {digits.data(), end};
+}
 
 Expressions Expressions::parse(std::string_view text) {
   return ExpressionParser(text).parse();

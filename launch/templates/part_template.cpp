@@ -40,8 +40,7 @@ constexpr Replacement model_names[] = {
      R"x(layers::map(b, "square(relu(a))", {up}, prefix + "mlp.act"))x"},
     {"squared ReLU, which needs the kernels squared-relu", "squared ReLU"}};
 
-constexpr TemplateFile loss_files[] = {
-    {"trapezoid/CMakeLists.txt", "CMakeLists.txt"}, {"losses/z_loss.cpp", "loss.cpp"}, {"losses/numbers.h", "numbers.h"}};
+constexpr TemplateFile loss_files[] = {{"trapezoid/CMakeLists.txt", "CMakeLists.txt"}, {"losses/z_loss.cpp", "loss.cpp"}};
 constexpr Replacement loss_names[] = {{"trapezoid KIND schedule SOURCES schedule.cpp", "{name} KIND loss SOURCES loss.cpp"},
                                       {"Trapezoid", "{Class}"},
                                       {"my-z-loss", "{name}"},

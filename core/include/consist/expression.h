@@ -145,6 +145,9 @@ class CONSIST_API Expressions {
   std::vector<int> results_;
 };
 
+/// The shortest text that reads as this number, for expressions that are written with numbers of options.
+CONSIST_API std::string number_text(double value);
+
 /// The value of a function for numbers of type T, float or double.
 template <typename T>
 T evaluate(Function function, T x, T y, T z);

@@ -1,13 +1,12 @@
 // Distillation (Hinton et al., 2015): the divergence of the model's distribution from a frozen teacher's, of both at one
 // temperature, with a part of the cross-entropy.
-#include <consist/error.h>
-#include <consist/layers.h>
-#include <consist/loss.h>
-#include <consist/plugin.h>
-
 #include <string>
 
-#include "numbers.h"
+#include "consist/error.h"
+#include "consist/expression.h"
+#include "consist/layers.h"
+#include "consist/loss.h"
+#include "consist/plugin.h"
 
 namespace {
 
@@ -18,9 +17,9 @@ class Distillation final : public Loss {
   explicit Distillation(const Options& options)
       : teacher_(options.text("teacher")), temperature_(options.real("temperature")), share_(options.real("share")) {
     if (teacher_.empty())
-      throw UsageError("--my-distillation.teacher is not given; it names the model to learn from, as --model does");
-    if (!(temperature_ > 0)) throw UsageError("--my-distillation.temperature must be above 0");
-    if (!(share_ >= 0 && share_ <= 1)) throw UsageError("--my-distillation.share must be 0 to 1");
+      throw UsageError("--distillation.teacher is not given; it names the model to learn from, as --model does");
+    if (!(temperature_ > 0)) throw UsageError("--distillation.temperature must be above 0");
+    if (!(share_ >= 0 && share_ <= 1)) throw UsageError("--distillation.share must be 0 to 1");
   }
 
   std::vector<FrozenModel> frozen_models() const override { return {{"teacher", teacher_}}; }
@@ -31,7 +30,7 @@ class Distillation final : public Loss {
       return layers::linear(b, head.x, head.weight, no_tensor, name);
     };
     const TensorId student = logits_of(model, "lm_head"), teacher = logits_of(frozen[0], "teacher.lm_head");
-    const std::string k = number(1 / temperature_), t = "(" + k + "*a-c[r])", s = "(" + k + "*b-d[r])";
+    const std::string k = number_text(1 / temperature_), t = "(" + k + "*a-c[r])", s = "(" + k + "*b-d[r])";
     const TensorId of_student = layers::reduce_rows(b, Reduction::logsumexp, k + "*a", {student}, "student.denominator"),
                    of_teacher = layers::reduce_rows(b, Reduction::logsumexp, k + "*a", {teacher}, "teacher.denominator");
     const TensorId divergence = layers::reduce_rows(b, Reduction::sum, "exp(" + t + ")*(" + t + "-" + s + ")",
@@ -41,12 +40,12 @@ class Distillation final : public Loss {
              layers::total(b, "select(1+a,1,0)", {model.targets}, "counted"),
              "mean Kullback-Leibler divergence of the model from the teacher, both at the temperature", "nat/token");
     // The square keeps gradients as large as at temperature 1.
-    const std::string soft = number(loss_scale * share_ * temperature_ * temperature_), hard = number(loss_scale * (1 - share_));
+    const std::string soft = number_text(loss_scale * share_ * temperature_ * temperature_), hard = number_text(loss_scale * (1 - share_));
     return layers::total(b, "select(1+c," + soft + "*a-" + hard + "*b,0)", {divergence, likelihood, model.targets}, "loss");
   }
 
   std::string describe() const override {
-    return "distillation from " + teacher_ + " at temperature " + number(temperature_) + ", a share of " + number(share_);
+    return "distillation from " + teacher_ + " at temperature " + number_text(temperature_) + ", a share of " + number_text(share_);
   }
 
  private:
@@ -56,7 +55,7 @@ class Distillation final : public Loss {
 
 }  // namespace
 
-CONSIST_PLUGIN(loss, consist::Loss, Distillation, "my-distillation", "1.0.0", "learns from a frozen teacher's distribution");
+CONSIST_PLUGIN(loss, consist::Loss, Distillation, "distillation", "1.0.0", "distillation: learns from a frozen teacher's distribution");
 CONSIST_PLUGIN_OPTIONS({"teacher", consist::OptionKind::text, "", "the model to learn from, as --model takes it"},
                        {"temperature", consist::OptionKind::real, "1", "by which logits of both are divided"},
                        {"share", consist::OptionKind::real, "0.5",
