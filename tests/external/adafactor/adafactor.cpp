@@ -6,19 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
-#include <sstream>
 #include <string>
 
 namespace {
 
 using namespace consist;
-
-std::string text(double value) {
-  std::ostringstream text;
-  text << std::setprecision(17) << value;
-  return text.str();
-}
 
 /// The inputs of an instruction, and the letters by which its expression reads them.
 struct Inputs {
@@ -52,7 +44,7 @@ class Adafactor final : public Optimizer {
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
     if (group.stochastic_rounding) throw UsageError("my-adafactor has no stochastic rounding: leave it out");
     for (const UpdatedParameter& p : group.parameters) {
-      const std::string elements = text(static_cast<double>(builder[p.value].shape.elements()));
+      const std::string elements = number_text(static_cast<double>(builder[p.value].shape.elements()));
       const Step step{builder, scalars, clip};
       const Moments moments = builder[p.value].shape.rank() == 2 ? of_matrix(step, p) : of_others(step, p);
       const TensorId weights = builder.emit_one("sum_of_squares", {p.master == no_tensor ? p.value : p.master}),
@@ -60,11 +52,11 @@ class Adafactor final : public Optimizer {
       Inputs in;
       const std::string value = in(p.value), weight = p.master == no_tensor ? value : in(p.master);
       const std::string size = "sqrt(" + in(updates, "[0]") + "/" + elements + ")",
-                        scale = "max(" + text(epsilon2_) + ",sqrt(" + in(weights, "[0]") + "/" + elements + "))",
+                        scale = "max(" + number_text(epsilon2_) + ",sqrt(" + in(weights, "[0]") + "/" + elements + "))",
                         rates = in(scalars);
       // The clip below 0 of a step that changes nothing is of all rules here.
-      const std::string rate = scale + "*" + rates + "[2]/max(1," + size + "/" + text(threshold_) + ")",
-                        kept = "(1-" + rates + "[0]*" + text(group.weight_decay) + ")",
+      const std::string rate = scale + "*" + rates + "[2]/max(1," + size + "/" + number_text(threshold_) + ")",
+                        kept = "(1-" + rates + "[0]*" + number_text(group.weight_decay) + ")",
                         moved = weight + "*" + kept + "-" + rate + "*" + update_of(in, clip, p.gradient, moments),
                         rule = "t0=select(-" + in(clip, "[0]") + "," + weight + "," + moved + ");t0";
       builder.emit("map_in_place", in.tensors, {{"f", p.master == no_tensor ? rule : rule + ";t0"}},
@@ -108,7 +100,7 @@ class Adafactor final : public Optimizer {
   }
   /// An element of the update before its size is bounded.
   std::string update_of(Inputs& in, TensorId clip, TensorId gradient, const Moments& m) const {
-    const std::string epsilon = text(epsilon1_), least = text(epsilon1_ * epsilon1_);
+    const std::string epsilon = number_text(epsilon1_), least = number_text(epsilon1_ * epsilon1_);
     const std::string estimate = m.variance != no_tensor
                                      ? in(m.variance)
                                      : in(m.row, "[r]") + "*" + in(m.column, "[c]") + "/max(" + in(m.sum, "[0]") + "/" +

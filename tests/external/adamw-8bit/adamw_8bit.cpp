@@ -2,11 +2,10 @@
 // block. Of the second moment the root is kept, which needs half the range. Vectors, and matrices whose rows no blocks fill, are
 // Consist's AdamW. Its rule is expressions (consist/map_update.h), which every device computes.
 #include <consist/error.h>
+#include <consist/expression.h>
 #include <consist/optimizer.h>
 #include <consist/plugin.h>
 
-#include <iomanip>
-#include <sstream>
 #include <string>
 
 namespace {
@@ -47,19 +46,14 @@ class Adamw8bit final : public Optimizer {
   /// a: the weight, b: its gradient, c: rate and corrections, d: clip, e and f: codes, g and h: their scales, i and j: the
   /// largest of a block.
   Attributes rule(double weight_decay) const {
-    const std::string beta1 = text(beta1_), beta2 = text(beta2_);
+    const std::string beta1 = number_text(beta1_), beta2 = number_text(beta2_);
     const std::string moments = "t0=d[0]*b; t1=" + beta1 + "*g[b]*e+(1-" + beta1 + ")*t0; t2=h[b]*f; t3=sqrt(" + beta2 +
                                 "*t2*t2+(1-" + beta2 + ")*t0*t0);";
     const std::string scales = "t4=max(i[b],1e-30)/448; t5=max(j[b],1e-30)/448;";
     return {{"block", block_},
             {"largest", moments + "abs(t1);t3"},
-            {"f", moments + scales + "a*(1-c[0]*" + text(weight_decay) + ")-c[0]/c[1]*t1/(t3/sqrt(c[2])+" + text(epsilon_) +
-                      ");t1/t4;t3/t5;t4;t5"}};
-  }
-  static std::string text(double value) {
-    std::ostringstream text;
-    text << std::setprecision(17) << value;
-    return text.str();
+            {"f", moments + scales + "a*(1-c[0]*" + number_text(weight_decay) + ")-c[0]/c[1]*t1/(t3/sqrt(c[2])+" +
+                      number_text(epsilon_) + ");t1/t4;t3/t5;t4;t5"}};
   }
   bool is_in_blocks(const Shape& shape) const { return shape.rank() >= 2 && shape.last() % block_ == 0; }
 

@@ -2,12 +2,11 @@
 // AdamW's steps, and x, an average of z, is what evaluations and exports read. Kept are y, the weight, and ahead = z - y, which
 // is zero at first, so that x = y - (1 - beta1) / beta1 ahead. Its rule is expressions, which every device computes.
 #include <consist/error.h>
+#include <consist/expression.h>
 #include <consist/optimizer.h>
 #include <consist/plugin.h>
 
 #include <cmath>
-#include <iomanip>
-#include <sstream>
 #include <string>
 
 namespace {
@@ -34,12 +33,12 @@ class ScheduleFree final : public Optimizer {
   }
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
     if (group.stochastic_rounding) throw UsageError("my-schedule-free has no stochastic rounding: leave it out");
-    const std::string beta1 = text(beta1_), beta2 = text(beta2_);
+    const std::string beta1 = number_text(beta1_), beta2 = number_text(beta2_);
     // a: the weight, b: its gradient, c: rate and correction, d: clip, e: moment2, f: ahead, g: weight_sum, h: largest_rate
     const std::string rule = "t0=d[0]*b; t1=" + beta2 + "*e+(1-" + beta2 +
                              ")*t0*t0;"  // moment2
                              "t2=c[0]*(t0/(sqrt(t1/c[1])+" +
-                             text(epsilon_) + ")+" + text(group.weight_decay) +
+                             number_text(epsilon_) + ")+" + number_text(group.weight_decay) +
                              "*a);"                                                         // z's move
                              "t3=max(h[0],c[0]); t4=g[0]+t3*t3; t5=select(t4,t3*t3/t4,0);"  // z's share of x
                              "a+t5*f+t2*(" +
@@ -51,12 +50,6 @@ class ScheduleFree final : public Optimizer {
   }
 
  private:
-  static std::string text(double value) {
-    std::ostringstream text;
-    text << std::setprecision(17) << value;
-    return text.str();
-  }
-
   double beta1_, beta2_, epsilon_;
 };
 
