@@ -35,8 +35,11 @@ class Losses : public test::Installed {
   /// The words that name model, data and loss of a run of the reference.
   static Words parts_of(const json& run) {
     const std::string loss = run.at("loss");
-    Words words{"--plugin", built("losses"), "--plugin", built("masked-ids"), "--model", golden(reference_.at("model")), "--loss",
-                loss};
+    Words words{"--plugin", built("losses"),
+                "--plugin", built("in-tree"),
+                "--plugin", built("masked-ids"),
+                "--model",  golden(reference_.at("model")),
+                "--loss",   loss};
     for (const auto& [name, value] : run.at("options").items())
       words = words + Words{"--" + loss + "." + name, value.get<std::string>()};
     if (loss == "my-distillation") words = words + Words{"--my-distillation.teacher", golden(reference_.at("teacher"))};
@@ -124,9 +127,9 @@ TEST_F(Losses, CheckpointsHoldFrozenModelsAndExportsDoNot) {
     for (const std::string& name : weights.names()) EXPECT_TRUE(name.starts_with("model.")) << name;
     EXPECT_THAT(consist({"generate", "--model", exported, "--device", "cpu", "--prompt-ids", "1,2,3", "--max-tokens", "4"}),
                 HasSubstr("4 tokens"));
-    EXPECT_THAT(consist({"generate", "--plugin", built("losses"), "--plugin", built("masked-ids"), "--model",
-                         golden(reference_.at("model")), "--checkpoint", checkpoint, "--device", "cpu", "--prompt-ids", "1,2,3",
-                         "--max-tokens", "4"}),
+    EXPECT_THAT(consist({"generate", "--plugin", built("losses"), "--plugin", built("in-tree"), "--plugin", built("masked-ids"),
+                         "--model", golden(reference_.at("model")), "--checkpoint", checkpoint, "--device", "cpu", "--prompt-ids",
+                         "1,2,3", "--max-tokens", "4"}),
                 HasSubstr("4 tokens"));
   }
   const Words dpo = parts_of(run_called("my-dpo")) + Words{"--precision", "fp32", "--device", "cpu", "--sequence", "32"};

@@ -1,6 +1,6 @@
-// Optimizers of a third party whose states are no copies of the parameter: sums of rows and columns (adafactor), 8-bit numbers
-// with scales of blocks (adamw-8bit), and weights that evaluations read instead (schedule-free). They give PyTorch's losses, and
-// each layout gives those of one rank or refuses.
+// Optimizers, built as those of a third party, whose states are no copies of the parameter: sums of rows and columns (adafactor),
+// 8-bit numbers with scales of blocks (adamw-8bit), and weights that evaluations read instead (schedule-free). They give
+// PyTorch's losses, and each layout gives those of one rank or refuses.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -26,8 +26,8 @@ struct OwnOptimizer {
   const char *folder, *name;
   Words options;
 };
-const OwnOptimizer own_optimizers[] = {{"adafactor", "my-adafactor", {}},
-                                       {"adamw-8bit", "my-adamw-8bit", {"--my-adamw-8bit.block", "4"}},
+const OwnOptimizer own_optimizers[] = {{"in-tree", "my-adafactor", {}},
+                                       {"in-tree", "my-adamw-8bit", {"--my-adamw-8bit.block", "4"}},
                                        {"schedule-free", "my-schedule-free", {}}};
 
 class OwnStates : public test::Installed {
@@ -98,7 +98,7 @@ class OwnStates : public test::Installed {
 };
 
 TEST_F(OwnStates, LossesAreThoseOfPyTorch) {
-  PluginHost host({built("adafactor"), built("adamw-8bit"), built("schedule-free")});
+  PluginHost host({built("in-tree"), built("schedule-free")});
   const test::Reference reference = test::read_reference("llama-untied");
   const nlohmann::json runs = nlohmann::json::parse(std::ifstream(reference.folder + "/own_optimizers.json")).at("runs");
   EXPECT_EQ(runs.size(), 6u);
@@ -201,7 +201,7 @@ TEST_F(OwnStates, OffloadedOnesAreStreamedOrRefused) {
 }
 
 TEST_F(OwnStates, ABlockThatRanksDivideIsRefused) {
-  const OwnOptimizer blocks_of_8{"adamw-8bit", "my-adamw-8bit", {"--my-adamw-8bit.block", "8"}};
+  const OwnOptimizer blocks_of_8{"in-tree", "my-adamw-8bit", {"--my-adamw-8bit.block", "8"}};
   EXPECT_THAT(refused(Words{"train"} + run_of(blocks_of_8, 5) + Words{"--ranks", "2", "--strategy", "tp-sp=2"}),
               AllOf(HasSubstr("optimizer 'my-adamw-8bit' with --strategy tp-sp"), HasSubstr("'scales1' has one value for 8"),
                     HasSubstr("'model.layers.0.mlp.down_proj.weight' [32,56]"), HasSubstr("end within such a block")));
@@ -248,7 +248,7 @@ TEST_F(OwnStates, AWrongGradientIsNamedWhicheverOptimizerGetsIt) {
   const std::string parameter = "model.layers.1.self_attn.o_proj.weight";
   std::vector<OwnOptimizer> all(std::begin(own_optimizers), std::end(own_optimizers));
   for (const char* name : {"my-lion", "my-muon"}) all.push_back({"lion-and-muon", name, {}});
-  PluginHost host({built("adafactor"), built("adamw-8bit"), built("schedule-free"), built("lion-and-muon")});
+  PluginHost host({built("in-tree"), built("schedule-free"), built("lion-and-muon")});
   for (const OwnOptimizer& optimizer : all) {
     SCOPED_TRACE(optimizer.name);
     RunConfig config;

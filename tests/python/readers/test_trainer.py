@@ -102,7 +102,7 @@ def test_values_are_honoured(reading: Reading, changed: Dict[str, Any], expected
 
 @pytest.mark.parametrize("changed, message", [
     ({"fp16": True}, "fp16 is true: training in fp16"),
-    ({"optim": "adamw_bnb_8bit"}, "states of 8 bits are not kept"),
+    ({"optim": "adamw_bnb_8bit"}, "its states of 8 bits are others than those of --optimizer adamw-8bit"),
     ({"optim": "adafactor"}, 'optim is "adafactor"'),
     ({"lr_scheduler_type": "polynomial"}, 'lr_scheduler_type is "polynomial"'),
     ({"lr_scheduler_kwargs": {"num_cycles": 2}}, 'has "num_cycles" 2'),

@@ -1,12 +1,13 @@
 // AdamW whose moments are 8 bits each (after Dettmers et al., 2022, arXiv 2110.02861): E4M3 numbers that share a scale block by
 // block. Of the second moment the root is kept, which needs half the range. Vectors, and matrices whose rows no blocks fill, are
 // Consist's AdamW. Its rule is expressions (consist/map_update.h), which every device computes.
-#include <consist/error.h>
-#include <consist/expression.h>
-#include <consist/optimizer.h>
-#include <consist/plugin.h>
+#include "consist/optimizer.h"
 
 #include <string>
+
+#include "consist/error.h"
+#include "consist/expression.h"
+#include "consist/plugin.h"
 
 namespace {
 
@@ -33,7 +34,7 @@ class Adamw8bit final : public Optimizer {
     adamw_.write_scalars(step, learning_rate, out);
   }
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
-    if (group.stochastic_rounding) throw UsageError("my-adamw-8bit has no stochastic rounding: leave it out");
+    if (group.stochastic_rounding) throw UsageError("adamw-8bit has no stochastic rounding: leave it out");
     UpdateGroup in_blocks = group, rest = group;
     std::erase_if(in_blocks.parameters, [&](const UpdatedParameter& p) { return !is_in_blocks(builder[p.value].shape); });
     std::erase_if(rest.parameters, [&](const UpdatedParameter& p) { return is_in_blocks(builder[p.value].shape); });
@@ -64,7 +65,7 @@ class Adamw8bit final : public Optimizer {
 
 }  // namespace
 
-CONSIST_PLUGIN(optimizer, consist::Optimizer, Adamw8bit, "my-adamw-8bit", "1.0.0", "AdamW with 8-bit moments in blocks");
+CONSIST_PLUGIN(optimizer, consist::Optimizer, Adamw8bit, "adamw-8bit", "1.0.0", "AdamW with 8-bit moments in blocks");
 CONSIST_PLUGIN_OPTIONS({"beta1", consist::OptionKind::real, "0.9", "of the first moment", "0..<1"},
                        {"beta2", consist::OptionKind::real, "0.95", "of the second moment", "0..<1"},
                        {"epsilon", consist::OptionKind::real, "1e-8", "added to the root of the second moment", "0..1"},

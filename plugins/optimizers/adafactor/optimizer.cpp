@@ -1,12 +1,14 @@
 // Adafactor (Shazeer & Stern, 2018, arXiv 1804.04235) in the form of torch.optim.Adafactor: of a matrix's second moments the sums
 // of rows and columns alone are kept. Its rule is expressions (consist/expression.h), which every device computes.
-#include <consist/error.h>
-#include <consist/optimizer.h>
-#include <consist/plugin.h>
+#include "consist/optimizer.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
+
+#include "consist/error.h"
+#include "consist/expression.h"
+#include "consist/plugin.h"
 
 namespace {
 
@@ -42,7 +44,7 @@ class Adafactor final : public Optimizer {
   }
 
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
-    if (group.stochastic_rounding) throw UsageError("my-adafactor has no stochastic rounding: leave it out");
+    if (group.stochastic_rounding) throw UsageError("adafactor has no stochastic rounding: leave it out");
     for (const UpdatedParameter& p : group.parameters) {
       const std::string elements = number_text(static_cast<double>(builder[p.value].shape.elements()));
       const Step step{builder, scalars, clip};
@@ -119,8 +121,7 @@ class Adafactor final : public Optimizer {
 
 }  // namespace
 
-CONSIST_PLUGIN(optimizer, consist::Optimizer, Adafactor, "my-adafactor", "1.0.0",
-               "Adafactor: second moments by rows and columns");
+CONSIST_PLUGIN(optimizer, consist::Optimizer, Adafactor, "adafactor", "1.0.0", "Adafactor: second moments by rows and columns");
 CONSIST_PLUGIN_OPTIONS({"decay", consist::OptionKind::real, "-0.8", "exponent of the step in the decay of second moments",
                         "-1..0"},
                        {"epsilon1", consist::OptionKind::real, "1.1920928955078125e-07", "least mean of second moments", "0..1"},
