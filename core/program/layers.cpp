@@ -27,6 +27,18 @@ Normed rms_norm(Builder& b, TensorId x, TensorId residual, TensorId weight, doub
   return {out[0], residual == no_tensor ? x : out[1]};
 }
 
+TensorId layer_norm(Builder& b, TensorId x, TensorId weight, TensorId bias, double epsilon, const std::string& name) {
+  const TensorId mean = reduce(b, Reduction::mean, "a", {x}, name + ".mean"),
+                 variance = reduce(b, Reduction::mean, "square(a-b[r])", {x, mean}, name + ".variance");
+  std::vector<TensorId> inputs{x, mean, variance, weight};
+  std::string f = "(a-b[r])*rsqrt(c[r]+" + number_text(epsilon) + ")*d[c]";
+  if (bias != no_tensor) {
+    inputs.push_back(bias);
+    f += "+e[c]";
+  }
+  return map(b, f, std::move(inputs), name);
+}
+
 std::vector<float> rope_frequencies(std::int64_t head_dim, double base) {
   std::vector<float> frequencies(static_cast<std::size_t>(head_dim / 2));
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
@@ -52,10 +64,19 @@ TensorId rope_table(Builder& b, std::string name, std::int64_t sequence, std::ve
 }
 
 TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std::int64_t head_dim, double epsilon,
-              std::string name) {
+              const std::string& name) {
   std::vector<TensorId> inputs{x, table};
   if (norm_weight != no_tensor) inputs.push_back(norm_weight);
-  return b.emit("rope", std::move(inputs), {{"head_dim", head_dim}, {"epsilon", epsilon}}, {name, name + ".rstd"})[0];
+  const std::int64_t turned = b[table].shape.last();
+  if (turned >= head_dim)
+    return b.emit("rope", std::move(inputs), {{"head_dim", head_dim}, {"epsilon", epsilon}}, {name, name + ".rstd"})[0];
+  if (norm_weight != no_tensor) {
+    throw ProgramError(name + ": the table turns " + std::to_string(turned) + " of the " + std::to_string(head_dim) +
+                       " channels of a head, which are not normed as well: norm them first");
+  }
+  const std::vector<TensorId> parts = split(b, x, {turned, head_dim - turned}, name + ".parts");
+  const TensorId first = rope(b, parts[0], table, no_tensor, turned, epsilon, name + ".turned");
+  return concat(b, {first, parts[1]}, b[x].shape.last() / head_dim, name);
 }
 
 TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t head_dim, std::string name, std::int64_t window,

@@ -285,6 +285,22 @@ TEST(Gradient, AnExpressionBesideASumThatOthersShare) {
   Gradients(m).check();
 }
 
+TEST(Gradient, LayerNorms) {
+  Model m;
+  const TensorId y = layers::layer_norm(m.b, m.x, m.vector("weight", kChannels), m.vector("bias", kChannels), 1e-3, "y");
+  const TensorId z =
+      layers::layer_norm(m.b, layers::map(m.b, "a+tanh(b)", {m.x, y}, "sum"), m.vector("last", kChannels), no_tensor, 1e-3, "z");
+  m.finish(z, m.embed);
+  Gradients(m).check();
+}
+
+// Of heads of 6 channels the first 4 are turned.
+TEST(Gradient, RotaryEmbeddingOfSomeChannels) {
+  Model m;
+  m.finish(layers::rope(m.b, m.x, m.rope_table(), no_tensor, 6, 0, "turned"), m.embed);
+  Gradients(m).check();
+}
+
 TEST(Gradient, SeveralExpressionsOfOneTensor) {
   Model m;
   const std::vector<TensorId> made = m.b.emit("map", {m.x}, {{"f", std::string("tanh(a);a*a;2*a")}}, {"t", "s", "d"});

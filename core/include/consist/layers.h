@@ -25,6 +25,10 @@ struct Normed {
 /// itself).
 CONSIST_API Normed rms_norm(Builder& b, TensorId x, TensorId residual, TensorId weight, double epsilon, std::string name);
 
+/// LayerNorm (Ba et al., 2016) of x over the last dimension, by expressions: (x - mean) / sqrt(variance + epsilon) * weight
+/// (+ bias). `weight` [channels], `bias` [channels] or no_tensor.
+CONSIST_API TensorId layer_norm(Builder& b, TensorId x, TensorId weight, TensorId bias, double epsilon, const std::string& name);
+
 /// Radians per position of each pair of channels of a head, base^(−2i/head_dim), in f32 as transformers computes them.
 CONSIST_API std::vector<float> rope_frequencies(std::int64_t head_dim, double base);
 
@@ -33,9 +37,11 @@ CONSIST_API TensorId rope_table(Builder& b, std::string name, std::int64_t seque
 
 /// Rotary position embedding (Su et al., 2021), half-split as in Hugging Face, of heads of `head_dim` channels in x
 /// [batch, sequence, heads*head_dim], after an RMSNorm of each head with `norm_weight` [head_dim] if that is given (Qwen3's
-/// qk-norm). `table` [sequence, head_dim] (f32): row p holds cos(p f_i) for i < head_dim/2, then sin(p f_i).
+/// qk-norm). `table` [sequence, head_dim] (f32): row p holds cos(p f_i) for i < head_dim/2, then sin(p f_i). With a narrower
+/// table the first channels of each head are turned, as many as a row has, and the others stay (GPT-NeoX, Black et al., 2022).
+/// ERRORS: ProgramError for a narrower table beside a norm_weight.
 CONSIST_API TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std::int64_t head_dim, double epsilon,
-                          std::string name);
+                          const std::string& name);
 
 /// Causal softmax(q kᵀ · scale) v with grouped queries: q [batch, sequence, heads*head_dim], k [batch, sequence,
 /// kv_heads*head_dim], heads a multiple of kv_heads, v as k or with heads of another size (latent attention, DeepSeek-AI, 2024),
