@@ -166,8 +166,9 @@ TEST_F(Losses, MetricsAreInAllThatReports) {
   ASSERT_EQ(evaluations[0].metrics.size(), 2U);
   EXPECT_NEAR(std::remainder(6 * evaluations[0].metrics[0].value, 1), 0, 1e-6);
   // The loss and all else is the run's.
-  const Words weights{"evaluate", "--plugin",    built("losses"), "--device", "cpu", "--evaluate-sequences",
-                      "6",        "--overwrite", "--json",        result};
+  const Words weights{"evaluate", "--plugin", built("losses"),        "--plugin", built("in-tree"),
+                      "--device", "cpu",      "--evaluate-sequences", "6",        "--overwrite",
+                      "--json",   result};
   const std::string said = consist(weights + Words{"--checkpoint", checkpoint, "--batch", "1"});
   EXPECT_THAT(said, HasSubstr("  preference_accuracy "));
   EXPECT_THAT(said, Not(HasSubstr("perplexity")));
@@ -185,11 +186,11 @@ TEST_F(Losses, MetricsAreInAllThatReports) {
 TEST_F(Losses, TheLossOfModelsIsNamedWhereItIsMissed) {
   const std::string told = consist({"plugins", "next-token", "--plugin", built("losses")});
   EXPECT_THAT(told, HasSubstr("loss next-token: the next token's cross-entropy"));
-  EXPECT_THAT(told, HasSubstr("in its place, by --loss: my-distillation my-dpo my-z-loss"));
+  EXPECT_THAT(told, HasSubstr("in its place, by --loss: distillation dpo my-z-loss"));
   const test::ChildResult misspelt = test::run_child({prefix_ + "/bin/consist", "train", "--plugin", built("losses"), "--model",
                                                       "llama-tiny", "--loss", "next-tokn", "--steps", "1"});
   EXPECT_EQ(misspelt.status, 2);
-  EXPECT_THAT(misspelt.output, HasSubstr("there is no loss 'next-tokn'. There are: next-token my-distillation"));
+  EXPECT_THAT(misspelt.output, HasSubstr("there is no loss 'next-tokn'. There are: next-token distillation dpo my-z-loss."));
   EXPECT_THAT(misspelt.output, HasSubstr("Did you mean 'next-token'?"));
 }
 
