@@ -110,6 +110,19 @@ def memory_of(process):
         return re.search(rb"(?:^|\0)CONSIST_JOB_SNAPSHOTS=([^\0]*)", file.read()).group(1).decode()
 
 
+def wait_for_snapshot(job):
+    """Until one is whole: on a busy machine many steps may end before it is written."""
+    while job.process.poll() is None:
+        process = rank_processes(job.process.pid).get(0)
+        try:
+            saved = os.listdir(memory_of(process)) if process is not None else []
+        except (FileNotFoundError, ProcessLookupError):
+            saved = []  # the rank has just ended, or saved nothing yet
+        if any(name.startswith("step-") and not name.endswith(".partial") for name in saved):
+            return
+        time.sleep(0.005)
+
+
 def hit(job, victim, how):
     """Kills or stops a rank; the moment, and the folder of its snapshots."""
     process = None

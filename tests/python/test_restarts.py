@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
 restart_campaign: Any = pytest.importorskip("restart_campaign")
 launched_nodes: Any = pytest.importorskip("launched_nodes")
 
-OPTIONS = argparse.Namespace(steps=50, every=10, timeout=2, most=60)  # tests run beside one another
+OPTIONS = argparse.Namespace(steps=150, every=10, timeout=2, most=60)  # tests run beside one another
 
 
 @pytest.mark.parametrize("strategy, victim, how", [("zero2", 1, "kill"), ("ep", 0, "kill"), ("tp-sp", 1, "stop")])
@@ -26,6 +26,7 @@ def test_goes_on_from_the_snapshot(program: str, tmp_path: Path, strategy: str, 
     job = restart_campaign.start(program, strategy, str(tmp_path), OPTIONS)
     try:
         job.wait_for_step(25)
+        restart_campaign.wait_for_snapshot(job)
         at, memory = restart_campaign.hit(job, victim, how)
         what, seconds = restart_campaign.judge(job, str(tmp_path), expected, victim, at, memory, how, OPTIONS)
     finally:
