@@ -46,7 +46,7 @@ def test_metrics_of_the_model_stand_beside_the_others(archive: Path, tmp_path: P
     data: Dict[str, Any] = {"event": "step", "step": 3, "loss": 0.5, "metrics": {"accuracy": 0.75, "nothing": None}}
     event = events.Step(data=data, step=3, loss=0.5, metrics=data["metrics"])
     assert figures_of(event) == {"loss": 0.5, "accuracy": 0.75}
-    assert event.row == {"event": "step", "step": 3, "loss": 0.5, "accuracy": 0.75, "nothing": None}
+    assert event.columns == {"event": "step", "step": 3, "loss": 0.5, "accuracy": 0.75, "nothing": None}
     copy = tmp_path / "own.h5"
     shutil.copy(archive, copy)
     with h5py.File(copy, "a") as file:

@@ -62,7 +62,7 @@ class Run(Stream[RunResult]):
         return self._frame(events.Sample)
 
     def _frame(self, kind: type) -> "pd.DataFrame":
-        rows: List[Dict[str, Any]] = [event.row for event in self.seen if isinstance(event, kind)]
+        rows: List[Dict[str, Any]] = [event.columns for event in self.seen if isinstance(event, kind)]
         frame = frame_of_rows(rows, ("event", "step"))
         return frame.drop(columns="event").set_index("step")
 

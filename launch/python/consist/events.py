@@ -17,7 +17,7 @@ class Event:
         return str(self.data.get("event", ""))
 
     @property
-    def row(self) -> Dict[str, Any]:
+    def columns(self) -> Dict[str, Any]:
         """The data, with the numbers that the model or the loss reports of its own beside the others."""
         own = self.data.get("metrics") or {}
         return {**{name: value for name, value in self.data.items() if name != "metrics"}, **own}

@@ -54,7 +54,7 @@ def flat_configuration(event: RunStarted) -> Dict[str, Any]:
 
 def figures_of(event: Event) -> Dict[str, float]:
     """Returns the numbers that an event has, but for its step."""
-    return {name: float(value) for name, value in event.row.items()
+    return {name: float(value) for name, value in event.columns.items()
             if isinstance(value, (int, float)) and not isinstance(value, bool) and name not in ("step", "version")}
 
 

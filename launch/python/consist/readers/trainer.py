@@ -197,7 +197,8 @@ class TrainerReader(KeyReader):
         if plugin is None:
             values.refuse("optim", f"is {in_quotes(name)}, which is not done here; it may be one of "
                                    f"{listed(_OPTIMIZERS)}"
-                          + (": its states of 8 bits are others than those of --optimizer adamw-8bit" if "8bit" in name else ""))
+                          + (": its states of 8 bits are others than those of --optimizer adamw-8bit"
+                             if "8bit" in name else ""))
         values.state("optim", "optimizer", plugin)
         if not values.has("learning_rate") and self.defaults.learning_rate is None and not target.given(
             "learning-rate"):
