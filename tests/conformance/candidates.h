@@ -21,12 +21,19 @@ inline void PrintTo(const Candidate& candidate, std::ostream* stream) {
   *stream << candidate.name;
 }
 
+/// The options that a part of the tree needs with the small models of the tests.
+inline std::map<std::string, std::string> options_of_tests(const std::string& kind, const std::string& name) {
+  if (kind == "loss" && name == "distillation") return {{"teacher", "qwen3-tiny"}};
+  if (kind == "optimizer" && name == "adamw-8bit") return {{"block", "4"}};
+  return {};
+}
+
 /// Those that the environment variable names ("socket,efa:provider=tcp"); without it all parts of `kind` that are found.
 inline std::vector<Candidate> candidates(const std::string& kind, const char* variable) {
   std::vector<Candidate> result;
   const char* const given = std::getenv(variable);
   if (given == nullptr) {
-    for (const std::string& name : PluginHost({}).names(kind)) result.push_back({name, {}});
+    for (const std::string& name : PluginHost({}).names(kind)) result.push_back({name, options_of_tests(kind, name)});
     return result;
   }
   std::istringstream list(given);
