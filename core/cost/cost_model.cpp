@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "consist/cost.h"
 #include "consist/error.h"
@@ -206,25 +208,33 @@ double CostModel::bound_seconds(DType operand, double flops, double bytes) const
   return std::max(flops / device.peak(operand), bytes / device.memory_rate.value) + device.kernel_seconds.value;
 }
 
-/// Attention in parts runs at the rates of attention.
+/// The op at whose rates one runs that was not measured itself: attention in parts, and log-probabilities of a head, which are
+/// made by the products and softmaxes of its loss.
 static const Op* rated_as(const Op* op) {
-  static const Op *const part = registry().find("attention_part"), *const part_grad = registry().find("attention_part_grad");
-  static const Op *const whole = registry().find("attention"), *const whole_grad = registry().find("attention_grad");
-  return op == part ? whole : op == part_grad ? whole_grad : op;
+  static const std::pair<const Op*, const Op*> alike[] = {
+      {registry().find("attention_part"), registry().find("attention")},
+      {registry().find("attention_part_grad"), registry().find("attention_grad")},
+      {registry().find("lm_head_log_probability"), registry().find("lm_head_loss_grad")},
+      {registry().find("lm_head_log_probability_grad"), registry().find("lm_head_loss_grad")}};
+  const auto* const found = std::ranges::find(alike, op, &std::pair<const Op*, const Op*>::first);
+  return found == std::end(alike) ? op : found->second;
 }
 
 const CostModel::Measured* CostModel::measured(const Op* of, DType operand, int depth) const {
-  const Op* const op = rated_as(of);
-  const Measured* nearest = nullptr;
-  double distance = 0;
-  for (const Measured& m : measured_) {
-    if (m.op != op || m.dtype != operand) continue;
-    const double here = std::abs(log_of(m.depth) - log_of(depth));
-    if (nearest != nullptr && here >= distance) continue;
-    nearest = &m;
-    distance = here;
-  }
-  return nearest;
+  const auto nearest_of = [&](const Op* op) {
+    const Measured* nearest = nullptr;
+    double distance = 0;
+    for (const Measured& m : measured_) {
+      if (m.op != op || m.dtype != operand) continue;
+      const double here = std::abs(log_of(m.depth) - log_of(depth));
+      if (nearest != nullptr && here >= distance) continue;
+      nearest = &m;
+      distance = here;
+    }
+    return nearest;
+  };
+  const Measured* const own = nearest_of(of);
+  return own != nullptr ? own : nearest_of(rated_as(of));
 }
 
 CostModel::Measured::Point CostModel::Measured::at(double cost_flops, double cost_bytes) const {
@@ -256,9 +266,13 @@ CostModel::Measured::Point CostModel::Measured::at(double cost_flops, double cos
 
 double CostModel::flops_rate(const Program& program, const Instruction& instruction, double flops) const {
   const DType operand = program[first_operand(instruction)].dtype;
-  const Op* const op = rated_as(instruction.op);
-  auto shares = shares_.begin();
-  while (shares->first != nullptr && shares->first != op) ++shares;
+  const auto of_op = [&](const Op* op) {
+    auto shares = shares_.begin();
+    while (shares->first != nullptr && shares->first != op) ++shares;
+    return shares;
+  };
+  auto shares = of_op(instruction.op);
+  if (shares->first == nullptr) shares = of_op(rated_as(instruction.op));
   return shares->second[type_class(operand)].at(flops) * machine_->device.peak(operand) * machine_->device.sustained_clock.value;
 }
 

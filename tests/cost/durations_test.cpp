@@ -5,7 +5,9 @@
 #include <cmath>
 #include <map>
 
+#include "consist/builder.h"
 #include "consist/cost.h"
+#include "consist/layers.h"
 #include "consist/op.h"
 #include "core/lower/prepared_program.h"
 #include "tests/cost/plain_machine.h"
@@ -107,6 +109,21 @@ TEST(Durations, RanksOfAJobWaitForTheSlowest) {
   Machine of_two = idle_but_measured(together, 1, 1);
   of_two.rank_skew = {0.03};
   EXPECT_NEAR(durations(together, of_two).linears[0], 1.03, 1e-9);
+}
+
+// Of an op that nobody measured, beside one that was.
+TEST(Durations, LogProbabilitiesOfAHeadTakeTheTimesOfItsLoss) {
+  Program program;
+  Builder b(program);
+  const TensorId x = b.input("x", DType::f32, {1, 4, 8}), targets = b.input("targets", DType::i32, {1, 4});
+  layers::lm_head_log_probability(b, x, b.parameter("w", {32, 8}, 0, 1, true), targets, "likely");
+  const Instruction& likely = program.instructions.back();
+  const Cost cost = likely.op->cost(program, likely);
+  Machine machine = plain_machine();
+  machine.device.times = {{.op = "lm_head_loss_grad", .points = {{cost.flops, cost.bytes, 3}}}};
+  EXPECT_NEAR(CostModel(shared(machine), program.mesh).seconds(program, likely), 3, 1e-9);
+  machine.device.times.push_back({.op = "lm_head_log_probability", .points = {{cost.flops, cost.bytes, 2}}});
+  EXPECT_NEAR(CostModel(shared(machine), program.mesh).seconds(program, likely), 2, 1e-9) << "its own";
 }
 
 /// The first instruction of this op.
