@@ -285,6 +285,17 @@ TEST(Gradient, AnExpressionBesideASumThatOthersShare) {
   Gradients(m).check();
 }
 
+// Its gradients are one expression, which reads the vector as two inputs.
+TEST(Gradient, AVectorReadByChannelsAndByAnElement) {
+  Model m;
+  const TensorId gain = m.b.constant("gain", {kChannels}, [](std::span<float> out) {
+    for (std::size_t c = 0; c < out.size(); ++c) out[c] = 0.3F + 0.1F * static_cast<float>(c);
+  });
+  const TensorId y = layers::map(m.b, "a*b[c]", {m.x, gain}, "y"), z = layers::map(m.b, "tanh(a*b[5])", {m.x, gain}, "z");
+  m.finish(layers::map(m.b, "a*b", {y, z}, "yz"), m.embed);
+  Gradients(m).check();
+}
+
 TEST(Gradient, LayerNorms) {
   Model m;
   const TensorId y = layers::layer_norm(m.b, m.x, m.vector("weight", kChannels), m.vector("bias", kChannels), 1e-3, "y");
