@@ -8,10 +8,6 @@ namespace consist::launch {
 inline constexpr RunOption on_option =
     valued("on", OptionKind::choice, "here", "WHERE", "here, or a cluster (docs/clusters.md)", "here|slurm|ssh|kubernetes|mpi");
 inline constexpr RunOption cluster_option = valued("cluster", OptionKind::text, "", "FILE", "the cluster's; else cluster.toml");
-inline constexpr RunOption dry_run_option = [] {
-  RunOption row = a_switch("dry-run", "with --on: print the jobs");
-  row.group = OptionGroup::results;
-  return row;
-}();
+inline constexpr RunOption dry_run_option = a_switch("dry-run", "with --on: print the jobs");
 
 }  // namespace consist::launch
