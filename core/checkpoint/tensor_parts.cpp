@@ -222,6 +222,10 @@ void TensorParts::read(std::string_view name, StoredDType dtype, std::int64_t fi
   });
 }
 
+bool TensorParts::is_of_bytes(std::string_view name) const {
+  return files_[find(name).parts.front().file].tensor(name).dtype == stored_name_of(DType::u8);
+}
+
 void TensorParts::read_f32(std::string_view name, std::int64_t first, std::span<float> out) const {
   for_pieces(name, first, static_cast<std::int64_t>(out.size()),
              [&](const SafetensorsFile& file, std::int64_t at, std::int64_t from, std::int64_t here) {

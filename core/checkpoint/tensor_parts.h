@@ -63,6 +63,8 @@ class CONSIST_API TensorParts {
   bool has(std::string_view name) const { return tensors_.contains(name); }
   /// The logical shape. Throws DataError if there is no such tensor.
   const Shape& shape(std::string_view name) const { return find(name).shape; }
+  /// True if its elements are stored as bytes. Throws DataError if there is no such tensor.
+  bool is_of_bytes(std::string_view name) const;
   /// kind_text() of a state, "" for what belongs to a parameter (and for everything in checkpoints older than this entry).
   const std::string& kind(std::string_view name) const { return find(name).kind; }
   /// A file with (a part of) the tensor, for messages.

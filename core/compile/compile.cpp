@@ -17,6 +17,7 @@
 #include "core/experts/expert_choices.h"
 #include "core/experts/force_routes.h"
 #include "core/experts/room_for_rows.h"
+#include "core/frozen/frozen_weights.h"
 #include "core/passes/fuse.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/hoist_step_invariants.h"
@@ -181,6 +182,11 @@ class Passes {
       may_overflow_ = may_overflow(program);
       if (context_.evaluation) drop_auxiliary_losses(program);
     });
+    if (request_.frozen_weights.any())
+      add("keep_in_blocks", [this](Program& program) {
+        keep_in_blocks(program, request_.frozen_weights);
+        name_collectives(program, "propagate_shardings");
+      });
     passes_.add_call({"rewrite", [this](Program& program, PassContext& /*context*/) { request_.precision->rewrite(program); }},
                      request_.precision_name, "rewrite");
     if (context_.evaluation)
@@ -295,7 +301,10 @@ Program step_of(const CompileRequest& request, const Layout& layout, int rank, i
     differentiate(program, request.precision->dtypes().gradient);
     name_collectives(program, "differentiate");
   });
-  passes.add("recompute", [&](Program& program) { recompute(program, request.recompute); });
+  passes.add("recompute", [&](Program& program) {
+    recompute(program, request.recompute);
+    remake_in_backward(program);
+  });
   if (request.offload.any())
     passes.add("check_offloaded_layers", [&](Program& program) { check_offloaded_layers(program, request.offload); });
   passes.each("divide", divide);

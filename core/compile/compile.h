@@ -14,7 +14,7 @@
 #include "core/compile/layout.h"
 #include "core/compile/pass_manager.h"
 #include "core/experts/force_routes.h"
-#include "core/passes/freeze.h"
+#include "core/frozen/freeze.h"
 #include "core/passes/offload_activations.h"
 #include "core/passes/optimizer.h"
 #include "core/passes/recompute.h"
@@ -36,6 +36,7 @@ struct CompileRequest {
   RecomputeRequest recompute;
   OffloadRequest offload;
   FreezeRequest freeze;
+  WeightBlocks frozen_weights;  ///< see core/frozen/frozen_weights.h
   std::vector<Field> fields;  ///< of the dataset (Dataset::fields())
   double room = 1;  ///< for rows of tokens at experts, as a multiple of what strategies ask for (core/experts/room_for_rows.h)
   bool pack_linears = false;  ///< see core/passes/pack_linears.h

@@ -116,6 +116,12 @@ void set_train_only(C& config, const std::string& text) {
 Json get_train_only(const C& config) {
   return patterns_text(config.freeze.trained);
 }
+void set_frozen_weights(C& config, const std::string& text) {
+  config.frozen_weights = parse_weight_blocks(text, "--frozen-weights");
+}
+Json get_frozen_weights(const C& config) {
+  return text_of(config.frozen_weights);
+}
 void set_optimizer_rules(C& config, const std::string& text) {
   config.optimizer.rules = parse_optimizer_rules(text);
 }
@@ -195,6 +201,8 @@ constexpr RunOption table[] = {
                                    Sweep::pluses),
     row_of<set_train_only, get_train_only>({"train-only", text, "", "only these parameters are trained"}, "PATTERNS", training,
                                            program, Sweep::pluses),
+    row_of<set_frozen_weights, get_frozen_weights>({"frozen-weights", text, "none", "in blocks of codes: nf4, e4m3"}, "F",
+                                                   training, program),
     row<&C::optimizer_plugin>({"optimizer", text, "adamw", "sgd, lion, muon, ..."}, "O", training, program),
     row_of<set_optimizer_rules, get_optimizer_rules>({"optimizer-rules", text, "", "by name: lm_head*:lr-factor=0.1"}, "RULES",
                                                      training, program, Sweep::none),
@@ -202,8 +210,9 @@ constexpr RunOption table[] = {
     row<&C::schedule>({"schedule", text, "constant", "linear, cosine, wsd, ..."}, "S", training, program),
     row_of<set_weight_decay, get_weight_decay>({"weight-decay", real, "0.1", "not on norms and biases", "0..1e3"}, "X", training,
                                                program),
+    row_of<set_clip, get_clip>({"clip", real, "1", "largest global gradient norm; 0: no limit", "0..1e9"}, "X", training,
+                               program),
 
-    row_of<set_clip, get_clip>({"clip", real, "1", "largest global gradient norm; 0: no limit", "0..1e9"}, "X", results, program),
     row_of<set_observers, get_observers>(
         {"observe", text, "", "plugins that are told of each step", "", "", "", OptionRole::results}, "NAME,...", results,
         display, Sweep::pluses),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "consist/export.h"
-#include "core/passes/freeze.h"
+#include "core/frozen/freeze.h"
 #include "core/passes/offload_activations.h"
 #include "core/passes/optimizer.h"
 #include "core/passes/recompute.h"
@@ -59,6 +59,7 @@ struct RunConfig {
   RecomputeRequest recompute;
   OffloadRequest offload;  ///< --offload-activations
   FreezeRequest freeze;
+  WeightBlocks frozen_weights;       ///< the form in which frozen weights of linears lie in memory
   std::string adapter = no_adapter;  ///< the plugin
   std::string loss = next_token;     ///< the plugin
   bool pack = true;  ///< linears that read the same are one product

@@ -1,4 +1,4 @@
-#include "core/passes/freeze.h"
+#include "core/frozen/freeze.h"
 
 #include <algorithm>
 #include <utility>

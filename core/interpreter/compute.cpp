@@ -135,6 +135,10 @@ void attention_part_grad(Work& w) {
   w.out(2, *made[2]);
 }
 
+void decode_weights(Work& w) {
+  w.out(0, reference::decode_weights(w.in(0), weight_blocks(w.attributes())));
+}
+
 void swiglu(Work& w) {
   w.out_all(reference::swiglu(w.all(2)));
 }
@@ -369,6 +373,7 @@ std::map<std::string_view, Formula>& formulas() {
                                             {"add", add},
                                             {"scale", scale},
                                             {"cast", same},
+                                            {"decode_weights", decode_weights},
                                             {"copy", same}};
     for (const auto* family : {&float8_formulas(), &optimizer_formulas(), &moe_formulas()})
       all.insert(family->begin(), family->end());

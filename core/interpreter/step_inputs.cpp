@@ -27,15 +27,22 @@ std::vector<float> initial_state(const Parameter& p, const std::string& state, s
   return values;
 }
 
+/// The bytes of weights in blocks, as numbers.
+std::vector<float> encoded(const WeightBlocks& blocks, const std::vector<float>& weights) {
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(std::ssize(weights) / blocks.length * blocks.bytes()));
+  encode(blocks, weights, bytes);
+  return {bytes.begin(), bytes.end()};
+}
+
 }  // namespace
 
 void write_initial_states(Arena& arena) {
   const Program& program = arena.planned().program;
   write_zero_states(arena);  // those of no parameter start from them
   for (const Parameter& p : program.parameters) {
-    const std::int64_t elements = program[p.tensor].shape.elements();
+    const std::int64_t elements = program.shape_of(p).elements();
     const std::vector<float> weights = initial_parameter(p, elements);
-    write_logical(arena, p.tensor, weights);
+    write_logical(arena, p.tensor, p.blocks.any() ? encoded(p.blocks, weights) : weights);
     if (p.master != no_tensor) write_logical(arena, p.master, weights);
     for (const ParameterState& state : p.states)
       write_logical(arena, state.tensor, initial_state(p, state.name, program[state.tensor].shape.elements()));

@@ -34,8 +34,9 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
   s.gathers_nothing_quantized = gathers_nothing_quantized(program);
   s.tensors = static_cast<std::int64_t>(program.tensors.size());
   for (const Parameter& p : program.parameters) {
-    s.parameters += program[p.tensor].shape.elements();
-    s.rank_parameters += program.local(p.tensor).elements();
+    const std::int64_t stored = program[p.tensor].shape.elements(), weights = program.shape_of(p).elements();
+    s.parameters += weights;
+    s.rank_parameters += program.local(p.tensor).elements() * weights / stored;
   }
 
   std::map<std::string, OpSummary> ops;

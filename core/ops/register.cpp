@@ -10,9 +10,9 @@ void register_core_ops(OpRegistry& registry) {
   register_embedding(registry);
   register_linear(registry);
   register_packed_linear(registry);
+  register_decode_weights(registry);
   register_fp8(registry);
   register_fp8_parts(registry);
-  register_amax_history(registry);
   register_rms_norm(registry);
   register_rope(registry);
   register_attention(registry);
@@ -37,7 +37,7 @@ void register_core_ops(OpRegistry& registry) {
   register_split(registry);
   register_collectives(registry);
   register_storage(registry);
-  register_with_amax(registry);  // after the ops that it builds on
+  register_amax(registry);  // after the ops that it builds on
 }
 
 namespace {

@@ -4,7 +4,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
-#include "core/passes/freeze.h"
+#include "core/frozen/freeze.h"
 #include "core/plan/found_model.h"
 #include "core/plan/run_defaults.h"
 #include "core/plugin/kernel_sets.h"
@@ -170,6 +170,7 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
           .recompute = config.recompute,
           .offload = config.offload,
           .freeze = config.freeze,
+          .frozen_weights = config.frozen_weights,
           .fields = fields,
           .pack_linears = config.pack,
           .expert_shares = std::move(shares),

@@ -42,6 +42,7 @@ RunConfig alone(const interpreter::RankPrograms& programs) {
   if (depends_on_micro_batches(programs)) one.accumulation = config.accumulation;
   one.pack = false;
   one.freeze = config.freeze;
+  one.frozen_weights = config.frozen_weights;
   one.adapter = config.adapter;
   copy_options(config, config.adapter, one);
   one.loss = config.loss;

@@ -63,6 +63,7 @@ class Shrinking {
     run.resume = false;
     run.export_merged = false;
     run.frozen_like_trained = true;
+    run.frozen_weights.length = 1;                                                    // rows are short
     if (run.adapter != no_adapter) run.plugin_options[run.adapter].erase("weights");  // of the whole model
     run.notes.clear();
     Target target = plan_.target();

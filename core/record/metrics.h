@@ -8,7 +8,7 @@
 #include "consist/export.h"
 #include "consist/model.h"
 #include "consist/program.h"
-#include "core/passes/freeze.h"
+#include "core/frozen/freeze.h"
 
 namespace consist {
 

@@ -126,6 +126,9 @@ std::string banner(const Plan& plan, const Dataset& dataset, const PlannedMemory
           std::string(name_of(d.moment)) + "; " + parts.optimizers(config).describe() + "; learning rate " +
           rate_text(config.learning_rate) + ", " + parts.schedule->describe();
   if (parts.adapted) text += "\nadapter: " + parts.adapted->adapter().describe();
+  if (config.frozen_weights.any())
+    text += "\nfrozen weights of linears: " + text_of(config.frozen_weights) +
+            ", blocks of codes that products' inputs are decoded from";
   if (parts.loss) {
     text += "\ntrained on: " + parts.loss->loss().describe();
     for (const FoundFrozen& model : parts.loss->frozen()) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
+#include "consist/float8.h"
 #include "consist/head_parts.h"
 #include "consist/token_order.h"
 
@@ -273,6 +275,26 @@ Values total(const Values& in, const std::string& f) {
   Value sum = zeros(DType::f32, {});
   sum.data[0] = std::accumulate(elements.data.begin(), elements.data.end(), 0.0);
   return {sum};
+}
+
+Value decode_weights(const Value& stored, const WeightBlocks& blocks) {
+  Value weights = zeros(DType::f32, blocks.weights(stored.shape));
+  const auto byte = [&](std::int64_t block, std::int64_t at) {
+    return static_cast<std::uint32_t>(stored.at(block * blocks.bytes() + at));
+  };
+  for (std::int64_t i = 0; i < weights.shape.elements(); ++i) {
+    const std::int64_t block = i / blocks.length, within = i % blocks.length;
+    const auto scale = std::bit_cast<float>(byte(block, 0) | byte(block, 1) << 8 | byte(block, 2) << 16 | byte(block, 3) << 24);
+    double number = 0;
+    if (blocks.code == WeightBlocks::Code::nf4) {
+      const std::uint32_t pair = byte(block, 4 + within / 2);
+      number = nf4_values[within % 2 == 0 ? pair % 16 : pair / 16];
+    } else {
+      number = from_float8<e4m3_format>(static_cast<std::uint8_t>(byte(block, 4 + within)));
+    }
+    weights.at(i) = number * static_cast<double>(scale);
+  }
+  return weights;
 }
 
 Values swiglu(const Values& in) {

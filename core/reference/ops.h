@@ -10,6 +10,7 @@
 #include "consist/bfloat16.h"
 #include "consist/expression.h"
 #include "consist/op.h"
+#include "consist/weight_blocks.h"
 
 namespace consist::reference {
 
@@ -96,6 +97,9 @@ Values margins(const Values& in, const Expressions& f, const Shape& shape, std::
 Values total(const Values& in, const std::string& f);
 
 Values swiglu(const Values& in);
+
+/// `stored`: bytes as numbers.
+Value decode_weights(const Value& stored, const WeightBlocks& blocks);
 
 Values lm_head_loss(const Values& in, double scale);
 /// Inputs x, w, targets. Outputs: log-probabilities of the targets, denominators.

@@ -9,10 +9,11 @@
 #include "consist/error.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
-#include "core/passes/freeze.h"
+#include "core/frozen/freeze.h"
 #include "core/state/adapter_export.h"
 #include "core/state/initial_values.h"
 #include "core/state/resume_checks.h"
+#include "core/state/weights_in_blocks.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/stored_parts.h"
 
@@ -75,7 +76,7 @@ class FolderWeights {
   void add(const Program& program, const Parameter& parameter) {
     const std::string name = parameter.name.substr(prefix_.size());
     const std::vector<StoredPart>& files =
-        stored_.emplace(parameter.name, stored_parts(name, program[parameter.tensor].shape)).first->second;
+        stored_.emplace(parameter.name, stored_parts(name, program.shape_of(parameter))).first->second;
     for (const StoredPart& part : files)
       check_shape(weights_.shape(part.name), part.shape, weights_.file_of(part.name).path(), part.name);
   }
@@ -165,14 +166,26 @@ void fill_weights(TrainingState& state, const Parts& parts, const RunConfig& con
 
 void load_checkpoint_weights(TrainingState& state, const Checkpoint& checkpoint, int threads) {
   const TensorParts saved = checkpoint.open_all();
+  const WeightBlocks blocks = frozen_weights_of(checkpoint.state(), checkpoint.path());
+  std::set<std::string, std::less<>> in_blocks;
   const Program& program = state.step().program();
   for (const Parameter& parameter : program.parameters) {
     if (!saved.has(parameter.name))
       throw DataError(checkpoint.path() + " has no '" + parameter.name + "': it is of another model");
-    check_shape(saved.shape(parameter.name), program[parameter.tensor].shape, saved.path(parameter.name), parameter.name);
+    const Shape shape = program.shape_of(parameter);
+    const bool is_of_bytes = blocks.any() && saved.is_of_bytes(parameter.name);
+    if (is_of_bytes) in_blocks.insert(parameter.name);
+    check_shape(saved.shape(parameter.name), is_of_bytes ? blocks.stored(shape) : shape, saved.path(parameter.name),
+                parameter.name);
   }
-  state.load_weights([&](const std::string& name, std::int64_t first, std::span<float> out) { saved.read_f32(name, first, out); },
-                     threads);
+  state.load_weights(
+      [&](const std::string& name, std::int64_t first, std::span<float> out) {
+        if (!in_blocks.contains(name)) return saved.read_f32(name, first, out);
+        decode_part(blocks, first, out, [&](std::int64_t at, std::span<std::uint8_t> bytes) {
+          saved.read(name, DType::u8, at, std::ssize(bytes), bytes.data());
+        });
+      },
+      threads);
 }
 
 namespace {

@@ -193,9 +193,14 @@ void check_same_trained(const CheckpointState& saved, const std::string& path, c
   const auto text = [&](const json& of) {
     const std::string frozen = of.value("freeze", ""), trained = of.value("train_only", ""),
                       adapter = part_text(of, "adapter", no_adapter), loss = part_text(of, "loss", same_loss ? next_token : "");
+    const std::string blocks = of.value("frozen_weights", "none");
+    const std::string kept = blocks == "none" ? "" : " --frozen-weights " + blocks;
     const std::string what = adapter + (adapter.empty() || loss.empty() ? "" : " ") + loss;
-    if (!what.empty()) return frozen.empty() ? what : what + " --freeze '" + frozen + "'";
-    return !frozen.empty() ? "--freeze '" + frozen + "'" : !trained.empty() ? "--train-only '" + trained + "'" : "no parameter frozen";
+    if (!what.empty()) return (frozen.empty() ? what : what + " --freeze '" + frozen + "'") + kept;
+    return (!frozen.empty()    ? "--freeze '" + frozen + "'"
+            : !trained.empty() ? "--train-only '" + trained + "'"
+                               : "no parameter frozen") +
+           kept;
   };
   if (text(then) == text(now)) return;
   throw UsageError("--resume: " + path + " was trained with " + text(then) + ", this run asks for " + text(now) +

@@ -1,6 +1,7 @@
 // The part of SavedState that writes the trained model.
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "core/state/export_dtype.h"
 #include "core/state/owned_tensors.h"
 #include "core/state/saved_state.h"
+#include "core/state/weights_in_blocks.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/stored_parts.h"
 #include "core/weights/tokenizer_files.h"
@@ -52,8 +54,21 @@ std::vector<TensorSource> as_stored(const std::vector<TensorSource>& parameters)
   return stored;
 }
 
+bool is_of_bytes(const TensorSource& source) {
+  return source.dtype == DType::u8;
+}
+
 void round_all(std::vector<TensorSource>& weights, StoredDType dtype) {
-  for (TensorSource& source : weights) source = rounded_to(dtype, std::move(source));
+  for (TensorSource& source : weights) {
+    if (!is_of_bytes(source)) source = rounded_to(dtype, std::move(source));
+  }
+}
+
+/// Adds the bytes of a parameter in blocks, of which a rank may hold no whole ones.
+void add_bytes(OwnedTensors& mine, TrainingState& state, int rank, const Parameter& parameter) {
+  const auto value = std::ranges::find(state.values(), parameter.name, &TrainingState::Value::name);
+  mine.add(state.step().program(), rank, parameter.name, parameter.tensor, DType::u8,
+           [&state, value](void* to, std::int64_t first, std::int64_t count) { state.read_value(*value, first, count, to); });
 }
 
 }  // namespace
@@ -69,12 +84,21 @@ void SavedState::export_model(TrainingState& state) const {
   for (const Parameter& parameter : program.parameters) {
     if (!is_exported(parameter)) continue;
     if (parameter.tied_replica >= 0 && parameter.tied_replica < job_.rank()) continue;  // that one exports it
+    if (parameter.blocks.any()) {
+      add_bytes(mine, state, job_.rank(), parameter);
+      continue;
+    }
     mine.add(
         program, job_.rank(), parameter.name, weights_of(parameter), DType::f32,
         [&state, &parameter, optimizer = optimizers.of(parameter.name).optimizer](void* to, std::int64_t first,
                                                                                   std::int64_t count) {
           state.read_evaluated_weights(parameter, *optimizer, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});
         });
+  }
+  if (!divided) {
+    for (TensorSource& source : mine.sources) {
+      if (is_of_bytes(source)) source = decoded(config_.frozen_weights, std::move(source));
+    }
   }
   const StoredDType dtype = dtype_that_holds(mine, divided);
   if (!parts_.adapted) round_all(mine.sources, dtype);
@@ -125,7 +149,9 @@ void SavedState::write_export(std::vector<TensorSource> trained, StoredDType dty
 /// The dtype of the export: weights that binary16 cannot hold are not worth losing after the training.
 StoredDType SavedState::dtype_that_holds(const OwnedTensors& mine, bool divided) const {
   if (!export_dtype_.is_float16()) return export_dtype_;
-  std::string beyond = beyond_float16(mine.sources);
+  std::vector<TensorSource> numbers;
+  std::ranges::copy_if(mine.sources, std::back_inserter(numbers), [](const TensorSource& s) { return !is_of_bytes(s); });
+  std::string beyond = beyond_float16(numbers);
   if (divided) {
     for (std::string& of_rank : job_.all_gather("export.beyond", beyond, checkpoint_timeout)) {
       if (beyond.empty()) beyond = std::move(of_rank);
@@ -160,10 +186,12 @@ void SavedState::export_parts(const OwnedTensors& mine, StoredDType dtype) const
     const StoredDType stored = parts_.adapted ? StoredDType(DType::f32) : dtype;
     std::vector<TensorSource> sources;
     for (const std::string& name : parts.names()) {
-      sources.push_back(
-          {name, stored, parts.shape(name), [&parts, name, stored](void* to, std::int64_t first, std::int64_t count) {
-             parts.read(name, stored, first, count, to);
-           }});
+      const StoredDType as = parts.is_of_bytes(name) ? DType::u8 : stored;
+      TensorSource source{name, as, parts.shape(name), [&parts, name, as](void* to, std::int64_t first, std::int64_t count) {
+                            parts.read(name, as, first, count, to);
+                          }};
+      if (is_of_bytes(source)) source = rounded_to(stored, decoded(config_.frozen_weights, std::move(source)));
+      sources.push_back(std::move(source));
     }
     write_export(std::move(sources), dtype);
   }

@@ -13,6 +13,7 @@
 #include "core/state/initial_values.h"
 #include "core/state/shared_states.h"
 #include "core/state/staged_upload.h"
+#include "core/state/weights_in_blocks.h"
 
 namespace consist {
 namespace {
@@ -238,7 +239,12 @@ void TrainingState::write_tensor(StagedUpload& upload, TensorId tensor, TensorId
 
 void TrainingState::set_parameter(StagedUpload& upload, const Parameter& parameter, const MakeFloats& make) {
   const Program& program = step().program();
-  const auto elements_in = [&make](DType dtype) -> MakeElements {
+  const auto elements_in = [&make, &blocks = parameter.blocks](DType dtype) -> MakeElements {
+    if (blocks.any()) {
+      return [make, blocks](std::int64_t logical, std::int64_t count, char* out) {
+        encode_part(blocks, make, logical, {reinterpret_cast<std::uint8_t*>(out), static_cast<std::size_t>(count)});
+      };
+    }
     if (dtype == DType::f32) {
       return [make](std::int64_t logical, std::int64_t count, char* out) {
         make(logical, {reinterpret_cast<float*>(out), static_cast<std::size_t>(count)});

@@ -19,7 +19,7 @@ import re
 import sys
 
 # Lowest first: a room includes headers of its own and of rooms before it. Public headers (core/include) belong to none.
-ROOMS = ["base", "expressions", "network", "job", "collectives", "program", "ops", "cost", "passes", "experts", "compile", "lower", "archive", "weights", "checkpoint", "config", "plugin",
+ROOMS = ["base", "expressions", "network", "job", "collectives", "program", "ops", "cost", "passes", "frozen", "experts", "compile", "lower", "archive", "weights", "checkpoint", "config", "plugin",
          "plan", "connect", "state", "record", "training", "reference", "interpreter", "prove"]
 # The same of launch/, above all of core/.
 LAUNCH_ROOMS = ["import", "cli", "start", "cluster", "predict", "measure", "compare", "search", "residual", "view", "verdict", "generate", "doctor", "templates", "commands"]

@@ -51,6 +51,7 @@ std::string drawn(const OptionSpec& spec, const RunConfig& config, std::mt19937&
   if (name == "recompute") return one_of({"full", "swiglu,rms_norm"});
   if (name == "recompute-layers") return config.recompute.any() ? one_of({"1-3", "2-2"}) : "";
   if (name == "offload-activations") return one_of({"all", "1-3"});
+  if (name == "frozen-weights") return one_of({"nf4:64", "e4m3:32"});
   if (name == "observe") return one_of({"progress", "progress,other"});
   if (name == "price") return one_of({"2.5", "h200=2.5,a100=1.2"});
   if (name == "freeze") return config.freeze.trained.empty() ? one_of({"*norm*", "model.embed_tokens.*,*norm*"}) : "";

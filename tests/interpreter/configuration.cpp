@@ -36,6 +36,8 @@ void set_option(RunConfig& config, const std::string& name, const std::string& v
     config.freeze = parse_freeze(value, "");
   else if (name == "train-only")
     config.freeze = parse_freeze("", value);
+  else if (name == "frozen-weights")
+    config.frozen_weights = parse_weight_blocks(value, "--frozen-weights");
   else if (name == "adapter")
     config.adapter = value;
   else if (name == "pack")

@@ -25,10 +25,9 @@ const std::string& model_folder(const ModelChoice& model);
 PluginHost& plugin_host();
 
 /// `words` as `consist train` takes them: --ranks, --strategy, --precision, --accumulation, --global-batch, --sequence,
-/// --recompute, --recompute-layers, --offload-activations, --freeze, --train-only, --adapter, --pack, --optimizer,
-/// --weight-decay,
-/// --max-norm and --<plugin>.<option>, each with "=". What is not said: one rank of ddp in fp32 with AdamW, 8 sequences of 8
-/// tokens a step. Throws UsageError.
+/// --recompute, --recompute-layers, --offload-activations, --freeze, --train-only, --frozen-weights, --adapter, --pack,
+/// --optimizer, --weight-decay, --max-norm and --<plugin>.<option>, each with "=". What is not said: one rank of ddp in fp32 with
+/// AdamW, 8 sequences of 8 tokens a step. Throws UsageError.
 RunConfig config_of(const ModelChoice& model, const std::vector<std::string>& words);
 
 /// As compile() of core/interpreter, with the plugins of this build.

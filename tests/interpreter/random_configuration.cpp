@@ -200,6 +200,7 @@ class Draw {
 
   /// Some match nothing or everything of some models, and are refused.
   void draw_frozen() {
+    if (dice_.one_in(3)) add("frozen-weights", dice_.text({"nf4:1", "nf4:2", "e4m3:1"}));
     if (dice_.one_in(2))
       return add("freeze", dice_.text({"model.embed_tokens.weight", "model.layers.0.*", "model.embed_tokens.weight,model.layers.0.*",
                                        "model.layers.*", "*mlp*", "*norm*", "*q_proj*,*k_proj*,*o_proj*", "lm_head.weight",

@@ -35,6 +35,8 @@ struct HostTensor {
         return from_float8<e5m2_format>(element<std::uint8_t>(i));
       case DType::i32:
         return element<std::int32_t>(i);
+      case DType::u8:
+        return element<std::uint8_t>(i);
       default:
         throw std::invalid_argument("no test value has this dtype");
     }
@@ -51,6 +53,8 @@ struct HostTensor {
         return put(i, to_float8<e5m2_format>(static_cast<float>(value)));
       case DType::i32:
         return put(i, static_cast<std::int32_t>(value));
+      case DType::u8:
+        return put(i, static_cast<std::uint8_t>(value));
       default:
         throw std::invalid_argument("no test value has this dtype");
     }

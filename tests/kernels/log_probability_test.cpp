@@ -1,6 +1,7 @@
 // lm_head_log_probability and its gradient.
 #include <array>
 
+#include "core/reference/gradients.h"
 #include "tests/kernels/device_kernel.h"
 
 namespace consist {

@@ -218,5 +218,77 @@ TEST_F(PeftExport, WithoutAnAdapterNothingIsMerged) {
   EXPECT_THAT(bare.output, HasSubstr("--export-merged adds an adapter to the model, and there is none"));
 }
 
+const Strings in_blocks{"--frozen-weights", "nf4:4"};
+
+/// Beside frozen weights in blocks (--frozen-weights).
+class PeftExportInBlocks : public PeftExport {
+ protected:
+  /// The model that is trained when `more` are added.
+  std::string merged(const char* name, const Strings& more) const {
+    expect_trained(joined(more, {"--export", folder_ / name, "--export-merged"}));
+    return folder_ / name;
+  }
+  static void expect_equal(const std::string& a, const std::string& b, float within) {
+    const ModelWeights one(a), other(b);
+    ASSERT_EQ(one.names(), other.names());
+    for (const std::string& name : one.names()) {
+      const std::vector<float> expected = values_of(one, name), found = values_of(other, name);
+      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(found[i], expected[i], within) << name << " " << i;
+    }
+  }
+  double evaluated(const Strings& more) const {
+    const ChildResult result = run("evaluate", joined({"--json", folder_ / "loss.json", "--overwrite"}, more));
+    EXPECT_EQ(result.status, 0) << result.output;
+    return json::parse(std::ifstream(folder_ / "loss.json")).at("loss").get<double>();
+  }
+};
+
+// A run that trains nothing says which weights the codes are.
+TEST_F(PeftExportInBlocks, IsThatBesideTheDecodedWeights) {
+  const std::string decoded = folder_ / "decoded";
+  const ChildResult nothing_trained =
+      run("train", with_lora(joined(in_blocks, {"--global-batch", "4", "--learning-rate", "0", "--steps", "1", "--export",
+                                                decoded, "--export-merged"})));
+  ASSERT_EQ(nothing_trained.status, 0) << nothing_trained.output;
+  const ModelWeights before(base), after(decoded);
+  for (const std::string& name : before.names()) {
+    const bool is_linear = name.find("_proj") != std::string::npos;
+    EXPECT_EQ(values_of(before, name) == values_of(after, name), !is_linear) << name;
+  }
+  const std::string of_codes = merged("codes", joined(in_blocks, {"--steps", "3"}));
+  const ChildResult on_decoded = run("train", {"--global-batch", "4", "--learning-rate", "1e-2", "--model", decoded, "--adapter",
+                                               "lora", "--lora.rank", "4", "--lora.alpha", "6", "--lora.targets", "all-linear",
+                                               "--steps", "3", "--export", folder_ / "on-decoded", "--export-merged"});
+  ASSERT_EQ(on_decoded.status, 0) << on_decoded.output;
+  expect_equal(of_codes, folder_ / "on-decoded", 1e-6F);
+}
+
+TEST_F(PeftExportInBlocks, IsThatOfOneRankInEveryLayout) {
+  const std::string one = merged("one", joined(in_blocks, {"--steps", "2"}));
+  for (const Strings& layout : {Strings{"zero3-offload", "2", "--zero3-offload.param-persistence-threshold", "100"},
+                                {"tp-sp=2", "2"},
+                                {"pipeline=2", "2"},
+                                {"tp-sp=2+zero3-offload", "4", "--zero3-offload.param-persistence-threshold", "100"}}) {
+    Strings words = joined(in_blocks, {"--steps", "2", "--overwrite", "--strategy", layout[0], "--ranks", layout[1]});
+    words.insert(words.end(), layout.begin() + 2, layout.end());
+    expect_equal(one, merged("all", words), 2e-4F);
+  }
+}
+
+TEST_F(PeftExportInBlocks, IsResumedAndEvaluatedFromCheckpoints) {
+  const Strings more = joined(in_blocks, {"--checkpoint", folder_ / "ck", "--resume"});
+  expect_trained(joined(more, {"--steps", "2"}));
+  const ChildResult other = train({"--checkpoint", folder_ / "ck", "--resume", "--steps", "4"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.output, HasSubstr("--lora.targets all-linear --frozen-weights nf4:4, this run asks for"));
+  const std::string resumed = merged("resumed", joined(more, {"--steps", "4", "--strategy", "tp-sp=2", "--ranks", "2"}));
+  expect_equal(merged("whole", joined(in_blocks, {"--steps", "4"})), resumed, 2e-4F);
+  const double loss = evaluated({"--model", resumed});
+  EXPECT_NEAR(evaluated(with_lora({"--checkpoint", folder_ / "ck"})) / loss, 1, 1e-6);
+  EXPECT_NEAR(evaluated(with_lora(joined({"--checkpoint", folder_ / "ck"}, in_blocks))) / loss, 1, 1e-6);
+  const double coarser = evaluated(with_lora({"--checkpoint", folder_ / "ck", "--frozen-weights", "nf4:8"}));
+  EXPECT_GT(std::abs(coarser / loss - 1), 1e-6);
+}
+
 }  // namespace
 }  // namespace consist

@@ -85,6 +85,9 @@ class CONSIST_API Op {
   /// op puts them in another place (gathers, repeats, takes the slice of a rank), or makes functions of them by elements.
   virtual bool passes_parameters_on() const noexcept { return false; }
 
+  /// True if what backward reads of its outputs is made again there, from the same inputs, instead of being kept from forward.
+  virtual bool remade_in_backward() const noexcept { return false; }
+
   /// True if its outputs are gradients of weights, for which nothing in backward waits: strategies may run it later.
   virtual bool makes_weight_gradients() const noexcept { return false; }
 

@@ -23,6 +23,7 @@
 #include "consist/export.h"
 #include "consist/mesh.h"
 #include "consist/shape.h"
+#include "consist/weight_blocks.h"
 
 namespace consist {
 
@@ -93,6 +94,7 @@ struct Parameter {
   std::vector<ParameterState> states;  ///< of the optimizer, once they are there
   bool fixed = false;  ///< nothing trains it, whatever --train-only says: a router's bias, weights of a frozen model
   std::string model;  ///< the loss's frozen model that it is of (FrozenModel::name); empty: it is of the trained model
+  WeightBlocks blocks;  ///< the codes as which its tensor, u8, holds it; none: its elements, in the tensor's dtype
 };
 
 using AttributeValue = std::variant<std::int64_t, double, std::string, AxisSet>;
@@ -274,6 +276,11 @@ struct Program {
   LocalPart part(TensorId id) const {
     const Tensor& t = (*this)[id];
     return local_part(t.shape, t.placements, mesh, rank);
+  }
+  /// The shape of a parameter's weights, as files have it.
+  Shape shape_of(const Parameter& parameter) const {
+    const Shape& shape = (*this)[parameter.tensor].shape;
+    return parameter.blocks.any() ? parameter.blocks.weights(shape) : shape;
   }
   /// Bytes that one rank holds of the tensor.
   std::int64_t bytes(TensorId id) const;

@@ -1,4 +1,4 @@
-// Kernels of the ops "<op>_amax" (core/ops/with_amax.cpp) from those of op and amax, one behind the other.
+// Kernels of the ops "<op>_amax" (core/ops/amax.cpp) from those of op and amax, one behind the other.
 #pragma once
 
 #include <algorithm>
