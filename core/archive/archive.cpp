@@ -137,7 +137,7 @@ void Archive::experts(const ArchivedChoices& row) {
   file.add(file.experts, File::kExpertsChunk, std::array<const void*, 2>{&row.step, row.choices.data()});
 }
 
-void Archive::define_evaluations(std::span<const Column> columns) {
+void Archive::define_evaluations(std::span<const Column> columns, const std::string& loss_unit) {
   const hdf5::Session session;
   File& file = *file_;
   file.require_open();
@@ -147,6 +147,7 @@ void Archive::define_evaluations(std::span<const Column> columns) {
     file.add_evaluated(group.id(), column);
     file.evaluated_metrics.push_back(column.name);
   }
+  file.replace_unit(file.evaluations.series[File::kEvaluatedLoss], loss_unit);
 }
 
 void Archive::evaluation(const ArchivedEvaluation& row) {

@@ -24,7 +24,7 @@ struct Column {
 /// A row of /evaluations.
 struct ArchivedEvaluation {
   std::int64_t step = 0;       ///< after this step, counted from 1
-  double loss = 0;             ///< nat/token
+  double loss = 0;             ///< in the unit of the archive's losses
   std::int64_t sequences = 0;  ///< over which the loss is the mean
   double seconds = 0;          ///< wall time
   double time = 0;             ///< when it ended: seconds since the epoch
@@ -72,8 +72,8 @@ class Archive {
   void define_experts(const std::vector<std::int64_t>& layers, std::int64_t experts);
   /// Adds a row to /experts, of as many choices as define_experts() said.
   void experts(const ArchivedChoices& row);
-  /// Before define_steps(): adds columns to /evaluations, float64.
-  void define_evaluations(std::span<const Column> columns);
+  /// Before define_steps(): adds columns to /evaluations, float64. Its losses have this unit (Loss::unit).
+  void define_evaluations(std::span<const Column> columns, const std::string& loss_unit);
   /// Adds a row to /evaluations. A column for which it has no value becomes NaN.
   void evaluation(const ArchivedEvaluation& row);
   /// Adds a row to /events. `time`: seconds since the epoch; `kind`: one word, up to 32 bytes; `text`: cut to 1024 bytes.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/loss.h"
 #include "core/base/output_place.h"
 
 namespace consist {
@@ -115,6 +116,12 @@ void Archive::File::describe(const Series& series, const std::string& units, con
   attribute(series.dataset.id(), "long_name", hdf5::string_type(), &texts[1]);
 }
 
+void Archive::File::replace_unit(const Series& series, const std::string& unit) {
+  const Handle found = own(H5Aopen(series.dataset.id(), "units", H5P_DEFAULT), H5Aclose, "open an attribute");
+  const char* text = unit.c_str();
+  check(H5Awrite(found.id(), hdf5::string_type().id(), &text), "write an attribute");
+}
+
 void Archive::File::fixed_attribute(const char* name, const std::string& text, std::size_t bytes) {
   attribute(file.id(), name, hdf5::string_type(bytes), hdf5::fixed(text, bytes).data());
 }
@@ -199,7 +206,7 @@ void Archive::File::create_evaluations() {
   const Handle group =
       own(H5Gcreate2(file.id(), "evaluations", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "create /evaluations");
   const Column columns[] = {{"step", "1", "the step after which the evaluation ran, counted from 1"},
-                            {"loss", "nat/token", "mean cross-entropy over all tokens of the sequences"},
+                            {"loss", Loss::default_unit, "mean loss over the sequences"},
                             {"sequences", "1", "sequences of all ranks, each read once"},
                             {"seconds", "s", "wall time of the evaluation"},
                             {"time", "s", "when it ended: seconds since 1970-01-01 UTC"}};

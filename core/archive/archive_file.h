@@ -21,6 +21,7 @@ struct Archive::File {
   static constexpr hsize_t kChunk = 1024;  // rows of /steps
   static constexpr hsize_t kEventChunk = 64;
   static constexpr hsize_t kEvaluationChunk = 64;
+  static constexpr std::size_t kEvaluatedLoss = 1;  // its place among the columns of /evaluations
   static constexpr hsize_t kExpertsChunk = 16;
   static constexpr std::size_t kStatusBytes = 16;
   static constexpr std::size_t kKindBytes = 32;
@@ -82,6 +83,7 @@ struct Archive::File {
   void attribute(hid_t object, const char* name, const Handle& type, const void* value);
 
   void describe(const Series& series, const std::string& units, const std::string& long_name);
+  void replace_unit(const Series& series, const std::string& unit);
 
   /// Creates a text attribute of fixed length, which replace_attribute() overwrites in place by one write.
   void fixed_attribute(const char* name, const std::string& text, std::size_t bytes);

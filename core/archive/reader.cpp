@@ -14,6 +14,7 @@
 
 #include "consist/error.h"
 #include "consist/handshake.h"
+#include "consist/loss.h"
 #include "core/archive/archive_place.h"
 #include "core/archive/archived_json.h"
 #include "core/archive/hdf5.h"
@@ -189,6 +190,18 @@ std::vector<std::string> ArchiveReader::columns() const {
 std::string ArchiveReader::unit(const std::string& column) const {
   const hdf5::Session session;
   return file_->attribute(file_->dataset("steps/" + column).id(), "units");
+}
+
+std::string ArchiveReader::loss_unit() const {
+  const hdf5::Session session;
+  for (const char* group : {"steps", "evaluations"}) {
+    const std::string loss = std::string(group) + "/loss";
+    if (!file_->has(group) || !file_->has(loss)) continue;
+    const Handle column = file_->dataset(loss);
+    const std::string unit = H5Aexists(column.id(), "units") > 0 ? file_->attribute(column.id(), "units") : "";
+    if (!unit.empty()) return unit;
+  }
+  return Loss::default_unit;
 }
 
 std::vector<double> ArchiveReader::column(const std::string& name) const {

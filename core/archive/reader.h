@@ -39,6 +39,8 @@ class ArchiveReader {
   /// Names of the columns of /steps, in alphabetical order; empty before any was defined.
   std::vector<std::string> columns() const;
   std::string unit(const std::string& column) const;
+  /// The unit of losses, of steps or else of evaluations; Loss::default_unit if they have none.
+  std::string loss_unit() const;
   /// Values of /steps/<name>, one for each row that is complete. Throws DataError if there is no such column.
   std::vector<double> column(const std::string& name) const;
   /// The same; empty if there is no such column, as of sensors that a device does not have.

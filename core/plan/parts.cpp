@@ -150,6 +150,10 @@ std::string made_up_fields(const std::vector<Field>& fields) {
   return text;
 }
 
+std::string Parts::loss_unit() const {
+  return loss == nullptr ? Loss::default_unit : loss->loss().unit();
+}
+
 CompileRequest Parts::compile_request(const RunConfig& config) const {
   SharesOfRouter shares;
   if (experts && has_random_ids(config)) {

@@ -42,6 +42,8 @@ struct Parts {
   std::vector<Field> fields;      ///< of the dataset, which is not there yet when programs are made
   std::shared_ptr<const ExpertLoad> experts;  ///< --expert-load; null: routers choose as they will
 
+  /// The unit of the loss that is trained on (Loss::unit).
+  std::string loss_unit() const;
   CompileRequest compile_request(const RunConfig& config) const;
   /// The optimizer and the rules; points into the two above.
   OptimizerUses optimizers(const RunConfig& config) const;

@@ -92,6 +92,11 @@ class GuardedLoss final : public Guarded<Loss> {
     return loss;
   }
   std::string describe() const override { return one_line(call<&Part::describe>("describe")); }
+  std::string unit() const override {
+    std::string unit = one_line(call<&Part::unit>("unit"));
+    if (unit.empty()) refuse("returned no unit from unit(); of a pure number it is \"1\"");
+    return unit;
+  }
 };
 
 class GuardedStrategy : public Guarded<ParallelStrategy> {

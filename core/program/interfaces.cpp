@@ -15,6 +15,10 @@ namespace consist {
 
 Adapter::~Adapter() = default;
 Loss::~Loss() = default;
+std::string Loss::unit() const {
+  return default_unit;
+}
+
 std::vector<FrozenModel> Loss::frozen_models() const {
   return {};
 }

@@ -69,11 +69,11 @@ void Recorder::define_experts(std::span<const Router> routers) {
 
 void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program,
                         std::span<const DeviceReading> sensors, bool auxiliary_loss, std::span<const Router> routers,
-                        std::span<const OwnMetric> metrics) {
+                        std::span<const OwnMetric> metrics, const std::string& loss_unit) {
   const std::lock_guard lock(mutex_);
   if (!archive_) return;
   std::vector<Column> columns{{"step", "1", "step, counted from 1"},
-                              {"loss", "nat/token", "mean cross-entropy over the step's tokens of all ranks"},
+                              {"loss", loss_unit, "mean loss of the step over all ranks"},
                               {"grad_norm", "1", "norm of all gradients before clipping"},
                               {"learning_rate", "1", "learning rate"},
                               {"seconds", "s", "wall time of the step, without the wait for its data"},
@@ -86,7 +86,7 @@ void Recorder::describe(const std::string& environment, const std::string& topol
     columns.push_back({"expert_load", "1", "choices of the most chosen expert over the mean, of the least balanced layer"});
   const std::vector<Column> own = columns_of(metrics);
   columns.insert(columns.end(), own.begin(), own.end());
-  archive_->define_evaluations(own);
+  archive_->define_evaluations(own, loss_unit);
   for (const DeviceReading& sensor : sensors)
     columns.push_back({"device_" + sensor.name, sensor.unit, "sensor of rank 0's device, newest reading when the step ended"});
   define_experts(routers);

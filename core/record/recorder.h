@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "consist/device.h"
+#include "consist/loss.h"
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
 #include "core/config/run_config.h"
@@ -32,10 +33,10 @@ class Recorder {
   Recorder(const RunConfig& config, std::int64_t first_step, bool own_archive = false);
   /// Before the first step. `sensors`: what the device can read, each a column of /steps. `auxiliary_loss`: whether steps report
   /// one. `routers`: those of Program::routers, whose experts' choices steps report. `metrics`: own_metrics() that steps and
-  /// evaluations report.
+  /// evaluations report. `loss_unit`: Loss::unit().
   void describe(const std::string& environment, const std::string& topology, const std::string& program,
                 std::span<const DeviceReading> sensors, bool auxiliary_loss = false, std::span<const Router> routers = {},
-                std::span<const OwnMetric> metrics = {});
+                std::span<const OwnMetric> metrics = {}, const std::string& loss_unit = Loss::default_unit);
   /// `sensors`: the newest readings, in the order of describe().
   void step(const StepReport& report, std::span<const DeviceReading> sensors);
   /// Before the first step is recorded: what the run's start took.

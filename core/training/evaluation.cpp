@@ -53,17 +53,12 @@ double now() {
 /// The archive's /evaluation.
 std::string evaluation_json(const EvaluationResult& result) {
   using Json = nlohmann::ordered_json;
-  const Json json{{"weights", result.weights},
-                  {"step", result.step > 0 ? Json(result.step) : Json()},
-                  {"dataset", result.dataset},
-                  {"loss", result.loss},
-                  {"perplexity", result.perplexity ? Json(*result.perplexity) : Json()},
-                  {"tokens", result.tokens},
-                  {"sequences", result.sequences},
-                  {"seconds", result.seconds},
-                  {"tokens_per_second", static_cast<double>(result.tokens) / result.seconds},
-                  {"device", result.device},
-                  {"metrics", json_of(result.metrics)}};
+  const Json json{{"weights", result.weights},     {"step", result.step > 0 ? Json(result.step) : Json()},
+                  {"dataset", result.dataset},     {"loss", result.loss},
+                  {"loss_unit", result.loss_unit}, {"perplexity", result.perplexity ? Json(*result.perplexity) : Json()},
+                  {"tokens", result.tokens},       {"sequences", result.sequences},
+                  {"seconds", result.seconds},     {"tokens_per_second", static_cast<double>(result.tokens) / result.seconds},
+                  {"device", result.device},       {"metrics", json_of(result.metrics)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -135,13 +130,14 @@ EvaluationResult evaluate_in(const Plan& planned, JoinedJob& job, std::optional<
   const EvaluationReport report = evaluate(state, *dataset, plan.layout(), job.rank(), settings, events);
   if (!std::isfinite(report.loss)) throw Error("the loss is not finite: the weights of " + result.weights + " are damaged");
   result.loss = report.loss;
+  result.loss_unit = plan.parts().loss_unit();
   if (config.loss == next_token) result.perplexity = std::exp(report.loss);
   result.tokens = static_cast<std::int64_t>(report.targets);
   result.sequences = report.sequences;
   result.seconds = report.seconds;
   result.metrics = report.metrics;
   if (archive) {
-    archive->define_evaluations(columns_of(own_metrics(state.evaluation()->program())));
+    archive->define_evaluations(columns_of(own_metrics(state.evaluation()->program())), result.loss_unit);
     archive->evaluation({.step = result.step,
                          .loss = result.loss,
                          .sequences = result.sequences,

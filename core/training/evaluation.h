@@ -18,6 +18,7 @@ struct EvaluationResult {
   std::int64_t step = 0;       ///< after which the weights were saved; 0: no checkpoint says
   std::string dataset;         ///< what it was evaluated on, for people
   double loss = 0;             ///< mean over `tokens`
+  std::string loss_unit = {};  ///< Loss::unit()
   std::int64_t tokens = 0;     ///< targets that counted
   std::int64_t sequences = 0;  ///< over all ranks
   double seconds = 0;

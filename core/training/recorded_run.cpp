@@ -217,11 +217,13 @@ void RecordedRun::describe() {
                     .overwrite = config().overwrite || observed,
                     .evaluate_every = config().evaluate_every,
                     .mixture = !state().step().program().routers.empty(),
-                    .metrics = metrics});
+                    .metrics = metrics,
+                    .loss_unit = plan().parts().loss_unit()});
   open_recorder_ = &recorder_of_run_.emplace(config(), first_step_, continuation().archived());
   recorder().describe(environment_json(job_, session_->device(), session_->machine(), communicators, plan().host()),
                       topology_json(plan(), communicators), program_json(summary_, planned_), sensors_->newest(),
-                      state().has_metric(state().step(), "aux_loss"), state().step().program().routers, metrics);
+                      state().has_metric(state().step(), "aux_loss"), state().step().program().routers, metrics,
+                      plan().parts().loss_unit());
   if (continuation().board != nullptr) continuation().board->set_archived();
   if (leads()) {
     std::fprintf(stderr, "%s\n", printable(description).c_str());

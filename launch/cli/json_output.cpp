@@ -74,6 +74,7 @@ void JsonObserver::begin(const ObservedRun& run) {
                {"archive", archive_.empty() ? Json(nullptr) : Json(archive_)},
                {"first_step", run.first_step},
                {"steps", run.steps},
+               {"loss_unit", run.loss_unit},
                {"description", run.description}});
 }
 

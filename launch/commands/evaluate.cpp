@@ -49,7 +49,7 @@ constexpr TakenOption evaluate_takes[] = {
 };
 
 void print(const EvaluationResult& result) {
-  const std::string text = "loss " + fixed_text(result.loss, 6) +
+  const std::string text = "loss " + fixed_text(result.loss, 6) + (result.perplexity ? "" : " " + result.loss_unit) +
                            (result.perplexity ? "  perplexity " + fixed_text(*result.perplexity, 4) : std::string()) +
                            metrics_text(result.metrics) + "  over " + std::to_string(result.tokens) + " tokens of " +
                            std::to_string(result.sequences) + " sequences in " + fixed_text(result.seconds, 2) + " s (" +
@@ -62,6 +62,7 @@ void write_json(const Output& output, const EvaluationResult& result) {
   const nlohmann::ordered_json json{{"weights", result.weights},
                                     {"dataset", result.dataset},
                                     {"loss", result.loss},
+                                    {"loss_unit", result.loss_unit},
                                     {"perplexity", launch::known(result.perplexity)},
                                     {"tokens", result.tokens},
                                     {"sequences", result.sequences},

@@ -108,6 +108,7 @@ RunOutcome read_outcome(const std::string& path, const std::string& price) {
   outcome.step_tokens = static_cast<std::int64_t>(tokens.back());
   outcome.total_seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   outcome.final_loss = loss.back();
+  outcome.loss_unit = printable(archive.loss_unit());
   outcome.metrics = final_metrics(archive);
   outcome.clock = mean_clock(archive);
   if (const auto sent = sent_per_step(archive.text("/comm"))) {
@@ -161,6 +162,22 @@ void settle(std::span<CompareOutcome> outcomes) {
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     if (!undisturbed[i].empty()) outcomes[i].speed = pooled[i];
   }
+}
+
+std::vector<std::string> loss_units(std::span<const CompareOutcome> outcomes) {
+  std::vector<std::string> units;
+  for (const CompareOutcome& outcome : outcomes) {
+    if (!outcome.finished() || outcome.prediction) continue;
+    const std::string& unit = outcome.runs.front().loss_unit;
+    if (std::ranges::find(units, unit) == units.end()) units.push_back(unit);
+  }
+  return units;
+}
+
+std::string common_loss_unit(std::span<const CompareOutcome> outcomes) {
+  const std::vector<std::string> units = loss_units(outcomes);
+  if (units.size() > 1) return {};
+  return units.empty() ? Loss::default_unit : units[0];
 }
 
 int quiet_runs(const CompareOutcome& outcome) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "consist/loss.h"
 #include "consist/observer.h"
 #include "core/record/processor_use.h"
 #include "launch/measure/statistics.h"
@@ -37,6 +38,7 @@ struct RunOutcome {
   bool sent_is_counted = true;           ///< false: the transport does not count; what the program's collectives send
   double collectives = 0;                ///< per rank and step
   double final_loss = 0;
+  std::string loss_unit = Loss::default_unit;  ///< printable
   std::vector<OwnMetricValue> metrics = {};  ///< final_metrics()
   double cost = unknown;                   ///< of a billion tokens, by --price
   double joules = unknown;                 ///< of a billion tokens, by the power of rank 0's device
@@ -80,6 +82,12 @@ std::string disturbance_of(const RunOutcome& run);
 /// if they are at least two or all there are; otherwise all count, and the disturbance is named. How far speeds scatter is
 /// estimated from all rows that nothing disturbed together (pooled_intervals()).
 void settle(std::span<CompareOutcome> outcomes);
+
+/// The units of the losses of the rows that finished, each once.
+std::vector<std::string> loss_units(std::span<const CompareOutcome> outcomes);
+
+/// The unit of them all; empty: they have several.
+std::string common_loss_unit(std::span<const CompareOutcome> outcomes);
 
 /// Runs that nothing is known to have disturbed.
 int quiet_runs(const CompareOutcome& outcome);

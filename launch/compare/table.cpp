@@ -245,6 +245,9 @@ std::string legend(const std::vector<CompareRow>& rows, const std::vector<Compar
                 unknown_errors(outcomes) + scope_text(joined(machines_of(outcomes)))
           : "* faster than every other row of its model. ±95%: confidence interval over the repeats. BOUND: share of the\n"
             "measured rate of the model's largest linear. PARITY: final loss against the first row of the model.\n";
+  const std::vector<std::string> units = loss_units(outcomes);
+  if (std::ranges::any_of(units, [](const std::string& unit) { return unit != Loss::default_unit; }))
+    text += "LOSS: of the last step, in " + joined(units) + ".\n";
   std::vector<AxisLinks> links;
   for (const CompareOutcome& outcome : outcomes) {
     if (outcome.prediction) links.insert(links.end(), outcome.prediction->links.begin(), outcome.prediction->links.end());
@@ -333,6 +336,7 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
                               const std::vector<CompareOutcome>& outcomes) {
   std::vector<ComparisonColumn> columns;
   for (const auto& [option, value] : rows.front().varied) columns.push_back({option, ""});
+  const std::string loss_unit = common_loss_unit(outcomes);
   for (const auto& [name, unit] : {std::pair{"status", ""},
                                    {"reason", ""},
                                    {"repeats", "1"},
@@ -346,7 +350,7 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
                                    {"measured_peak_bytes", "B"},
                                    {"bytes_sent_per_step", "B"},
                                    {"bytes_sent_are_counted", "1"},
-                                   {"final_loss", "nat/token"},
+                                   {"final_loss", loss_unit.c_str()},
                                    {"cost_per_billion_tokens", "1"},
                                    {"joules_per_billion_tokens", "J"},
                                    {"parity", "1"},

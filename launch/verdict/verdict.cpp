@@ -191,7 +191,7 @@ void contrast_losses(const Losses& a, const Losses& b, const Confidence& confide
 }
 
 Judgement judge_loss(const Verdict& verdict) {
-  Judgement judgement{.quantity = "loss", .unit = "nat/token", .within = same_loss};
+  Judgement judgement{.quantity = "loss", .unit = verdict.a.runs.front().outcome.loss_unit, .within = same_loss};
   double last = std::numeric_limits<double>::infinity(), first = 0, rows = last;
   for (const Side* side : {&verdict.a, &verdict.b}) {
     for (const SideRun& run : side->runs) {

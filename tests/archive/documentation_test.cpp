@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "core/archive/archive.h"
@@ -269,6 +270,31 @@ TEST(ArchivedMetrics, ARunThatGoesOnKeepsThem) {
   ASSERT_EQ(last.size(), 2U);
   EXPECT_EQ(last[0].name, "accuracy");
   EXPECT_EQ(last[1].value, 13);
+}
+
+TEST(ArchivedLosses, HaveTheUnitThatTheLossSays) {
+  const TemporaryFolder folder;
+  RunConfig config;
+  config.archive = folder / "run.h5";
+  Recorder recorder(config, 0);
+  recorder.describe("{}", "{}", "{}", {}, false, {}, {}, "nat/pair");
+  recorder.finish("stopped", "", nullptr);
+  const ArchiveReader run(config.archive);
+  EXPECT_EQ(run.unit("loss"), "nat/pair");
+  EXPECT_EQ(run.loss_unit(), "nat/pair");
+  const auto unit_of_evaluation = [&](const char* name, const std::function<void(Archive&)>& define) {
+    Archive archive(folder / name, false);
+    define(archive);
+    archive.evaluation({.step = 1, .loss = 0.5, .sequences = 2, .seconds = 1, .time = 7});
+    archive.finish("finished", "");
+    const ArchiveReader reader(folder / name);
+    EXPECT_EQ(reader.evaluations().at(0).loss, 0.5);
+    return reader.loss_unit();
+  };
+  EXPECT_EQ(unit_of_evaluation("pairs.h5", [](Archive& a) { a.define_evaluations({}, "nat/pair"); }), "nat/pair");
+  EXPECT_EQ(unit_of_evaluation("tokens.h5", [](Archive&) {}), "nat/token");
+  const auto no_unit = [](Archive& a) { a.define_steps({{"step", "1", ""}, {"loss", "", ""}}); };
+  EXPECT_EQ(unit_of_evaluation("old.h5", no_unit), "nat/token");
 }
 
 TEST(ArchivePage, NamesEverySensorAndVersionOfAGpu) {

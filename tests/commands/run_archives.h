@@ -15,6 +15,7 @@ struct ArchivedRun {
   std::string price = {};
   std::string device = "NVIDIA H200", machine = "h200", origin = "the device's";
   int ranks = 2;
+  std::string loss_unit = {};
 };
 
 /// 1,000 tokens in 0.5 s a step, the first step in 5 s; the loss falls from 4 to 2.
@@ -34,8 +35,8 @@ inline std::unique_ptr<Archive> write_run(const std::string& path, const Archive
     "learning_rate": 0.001, "global_batch": 8, "sequence": 125, "steps": )" +
                               std::to_string(run.steps) + R"(, "evaluate_every": 20, "price": ")" + run.price + R"("})");
   std::vector<Column> columns{
-      {"step", "1", ""},       {"loss", "", ""},   {"grad_norm", "", ""},         {"learning_rate", "", ""},
-      {"seconds", "", ""},     {"tokens", "", ""}, {"tokens_per_second", "", ""}, {"samples_per_second", "", ""},
+      {"step", "1", ""},       {"loss", run.loss_unit, ""}, {"grad_norm", "", ""},         {"learning_rate", "", ""},
+      {"seconds", "", ""},     {"tokens", "", ""},          {"tokens_per_second", "", ""}, {"samples_per_second", "", ""},
       {"data_seconds", "", ""}};
   if (!run.power.empty()) columns.push_back({"device_power", "W", ""});
   archive.define_steps(columns);

@@ -225,6 +225,14 @@ TEST_F(Show, TextsFromOutsideDoNotReachTheTerminalAsTheyAre) {
   EXPECT_THAT(text, AllOf(Not(HasSubstr("\033")), HasSubstr("a\\u001b[2Jb c"), HasSubstr("\\u001b[2J evil")));
 }
 
+TEST_F(Show, LossesAreInTheirUnit) {
+  const auto archive = test::write_run(path(), {.done = 100, .loss_unit = "nat/pair"});
+  const RunView run = read_run(path());
+  EXPECT_THAT(text_of(screen_of(run, settings(80, 30))), HasSubstr("loss (nat/pair)"));
+  EXPECT_THAT(text_of(screen_of(run, settings(160, 30))), HasSubstr("loss (nat/pair)"));
+  EXPECT_EQ(json_of(run, "").at("loss_unit"), "nat/pair");
+}
+
 test::ChildResult consist(std::vector<std::string> words) {
   words.insert(words.begin(), {"env", "COLUMNS=100", "LINES=30", CONSIST_BINARY_DIR "/bin/consist"});
   return test::run_child(words);

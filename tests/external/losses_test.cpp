@@ -63,6 +63,7 @@ class Losses : public test::Installed {
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s], 1, 1e-5) << "loss of step " << s + 1;
     const ArchiveReader archive(*folder_ / "losses.h5");
+    EXPECT_EQ(archive.unit("loss"), run.at("loss") == "my-dpo" ? "nat/pair" : "nat/token");
     for (const auto& [name, values] : run.at("metrics").items()) expect_metric(archive, name, values);
   }
   static void expect_metric(const ArchiveReader& archive, const std::string& name, const std::vector<double>& expected) {
@@ -135,7 +136,7 @@ TEST_F(Losses, CheckpointsHoldFrozenModelsAndExportsDoNot) {
   const Words dpo = parts_of(run_called("my-dpo")) + Words{"--precision", "fp32", "--device", "cpu", "--sequence", "32"};
   const std::string checkpoint = *folder_ / "my-dpo.checkpoint";
   EXPECT_THAT(consist(Words{"evaluate"} + dpo + Words{"--checkpoint", checkpoint, "--batch", "3"}),
-              HasSubstr("over 640 tokens of 20 sequences"));
+              ::testing::AllOf(HasSubstr(" nat/pair  "), HasSubstr("over 640 tokens of 20 sequences")));
   Words other{prefix_ + "/bin/consist", "train"};
   other = other + dpo + Words{"--checkpoint", checkpoint, "--resume", "--steps", "7", "--global-batch", "4"};
   std::replace(other.begin(), other.end(), std::string("0.5"), std::string("0.2"));  // beta

@@ -87,6 +87,31 @@ TEST(GuardedParts, NullIsRefusedWithThePluginsName) {
   EXPECT_EQ(errors[0], nullptr);
 }
 
+/// One that says no unit of its own if it is given none.
+class UnitOfLoss : public Loss {
+ public:
+  TensorId build(Builder& /*builder*/, const ModelHead& /*trained*/, std::span<const ModelHead> /*frozen*/,
+                 double /*loss_scale*/) const override {
+    return no_tensor;
+  }
+  std::string describe() const override { return ""; }
+};
+class UnitOfPairs final : public UnitOfLoss {
+ public:
+  explicit UnitOfPairs(std::string unit) : unit_(std::move(unit)) {}
+  std::string unit() const override { return unit_; }
+
+ private:
+  std::string unit_;
+};
+
+TEST(GuardedParts, ALossSaysItsUnit) {
+  EXPECT_EQ(guarded(std::shared_ptr<Loss>(std::make_shared<UnitOfLoss>()), a_test)->unit(), "nat/token");
+  EXPECT_EQ(guarded(std::shared_ptr<Loss>(std::make_shared<UnitOfPairs>("nat/pair")), a_test)->unit(), "nat/pair");
+  const auto none = guarded(std::shared_ptr<Loss>(std::make_shared<UnitOfPairs>("")), a_test);
+  EXPECT_THAT(message_of<Error>([&] { none->unit(); }), HasSubstr("'a-test' (/a/test.so) returned no unit from unit()"));
+}
+
 class Data final : public Dataset {
  public:
   std::int64_t train = 1, eval = 0;

@@ -268,7 +268,8 @@ def test_a_comparison_names_archives_of_its_folder_alone(tmp_path: Path, archive
     ("device_memory_used", "B", "device_memory_used_bytes"), ("planned_bytes", "B", "planned_bytes"),
     ("device_temperature", "degC", "device_temperature_celsius"), ("device_sm_clock", "Hz", "device_sm_clock_hz"),
     ("device_pcie_sent", "B/s", "device_pcie_sent_bytes_per_second"), ("tokens_per_second", "1/s", "tokens_per_second"),
-    ("loss", "nat/token", "loss"), ("speed", "m/s", "speed [m/s]"), ("joules_per_billion_tokens", "J", "joules_per_billion_tokens")])
+    ("loss", "nat/token", "loss"), ("loss", "nat/pair", "loss"), ("final_loss", "nat/pair", "final_loss"),
+    ("speed", "m/s", "speed [m/s]"), ("joules_per_billion_tokens", "J", "joules_per_billion_tokens")])
 def test_units_are_in_names(column: str, unit: str, name: str) -> None:
     assert named(column, unit) == name
 

@@ -71,6 +71,7 @@ struct Made {
   std::vector<std::pair<std::string, std::string>> events = {};  ///< kind and text
   std::vector<double> evaluations = {};                          ///< losses, one after each second step
   std::vector<OwnMetricValue> metrics = {};                      ///< of every step
+  std::string loss_unit = "nat/token";
 };
 
 inline Made made_from(const ArchiveReader& real) {
@@ -101,7 +102,7 @@ inline std::string write_made(const std::string& path, const ArchiveReader& real
   result["processors"] = {{"own", 1 - made.others}, {"others", made.others}, {"stolen", 0.0}, {"idle", 0.0}};
   archive.text("/result", result.dump());
   std::vector<Column> columns{{"step", "1", "step"},
-                              {"loss", "1", "loss"},
+                              {"loss", made.loss_unit, "loss"},
                               {"seconds", "s", "s"},
                               {"tokens", "1", "t"},
                               {"grad_norm", "1", "n"},

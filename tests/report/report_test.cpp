@@ -274,6 +274,7 @@ TEST_F(ReportInABrowser, MetricsOfTheLossHaveCurvesWhereARowReportsThem) {
   const std::string silent = write_made(folder / "silent.h5", real, made);
   made.config["recompute"] = "full";  // a row of its own
   made.metrics = {{"preference_accuracy", 0.75}, {"reward_margin", 0}};
+  made.loss_unit = "nat/pair";
   const std::string reports = write_made(folder / "reports.h5", real, made);
   const ChildResult written = consist_says({"report", silent, reports, "-o", folder / "report.html"});
   ASSERT_EQ(written.status, 0) << written.output;
@@ -282,6 +283,8 @@ TEST_F(ReportInABrowser, MetricsOfTheLossHaveCurvesWhereARowReportsThem) {
       evaluate(folder / "report.html", "return [...document.querySelectorAll('#loss h3')].map((h) => h.textContent);", &console);
   EXPECT_THAT(console, IsEmpty());
   EXPECT_THAT(seen.get<std::vector<std::string>>(), ::testing::IsSupersetOf({"preference_accuracy", "reward_margin"}));
+  const json caption = evaluate(folder / "report.html", "return document.querySelector('#loss p').textContent;", &console);
+  EXPECT_EQ(caption.get<std::string>(), "Mean loss of each step, in nat/token or nat/pair.");
 }
 
 TEST_F(ReportInABrowser, PredictionsHavePartsAndNoRuns) {

@@ -32,7 +32,7 @@ struct SideArchive {
   double attention = 0;  ///< seconds that attention takes more than in the real run's timeline
   int steps = 40;
   int number = 0;  ///< of the noise
-  std::string status = "finished";
+  std::string status = "finished", loss_unit = {};
   std::vector<std::pair<std::string, nlohmann::json>> config = {}, environment = {};
 };
 
@@ -66,7 +66,7 @@ inline std::string write_side(const std::string& path, const ArchiveReader& real
   archive.text("/config", changed(real, "/config", made.config).dump());
   archive.text("/environment", changed(real, "/environment", made.environment).dump());
   for (const char* text : {"/topology", "/program", "/start", "/comm"}) archive.text(text, real.text(text));
-  std::vector<Column> columns{{"step", "1", ""}, {"loss", "", ""}, {"seconds", "s", ""}, {"tokens", "1", ""}};
+  std::vector<Column> columns{{"step", "1", ""}, {"loss", made.loss_unit, ""}, {"seconds", "s", ""}, {"tokens", "1", ""}};
   for (const auto& [name, value] :
        {std::pair{"device_power", made.power}, {"device_sm_clock", made.clock}, {"expert_load", made.load}}) {
     if (value > 0) columns.push_back({name, "", ""});

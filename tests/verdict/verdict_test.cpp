@@ -184,6 +184,12 @@ TEST_F(Sides, LossesOfTwoKindsAreNotJudged) {
   EXPECT_THAT(verdict_text(verdict), HasSubstr("loss: next-token (A), dpo (B); prevents: loss"));
 }
 
+TEST_F(Sides, LossesAreInTheirUnit) {
+  const auto pairs = [](int number) { return SideArchive{.loss_unit = "nat/pair", .config = {{"/seed", number}}}; };
+  EXPECT_EQ(verdict_on(side("a", 1, pairs(0), 0), side("b", 1, pairs(0), 1)).judgements[2].unit, "nat/pair");
+  EXPECT_EQ(verdict_on(side("c", 1, {}, 0), side("d", 1, {}, 1)).judgements[2].unit, "nat/token");
+}
+
 TEST_F(Sides, LossesAreJudgedOnTheSameData) {
   const auto seeded = [](int seed, double loss) { return SideArchive{.loss = loss, .config = {{"/seed", seed}}}; };
   const std::string a = side("a", 1, seeded(0, 7), 0);

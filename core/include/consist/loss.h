@@ -45,6 +45,12 @@ class CONSIST_API Loss {
 
   /// One line for the log: "distillation from qwen3-8b at temperature 2".
   virtual std::string describe() const = 0;
+
+  /// The unit of the next token's cross-entropy.
+  static constexpr const char* default_unit = "nat/token";
+  /// The unit of the mean loss, which archives have beside it and curves are drawn in: "nat/pair", "1". Constant. The default
+  /// returns default_unit.
+  virtual std::string unit() const;
 };
 
 }  // namespace consist

@@ -32,12 +32,13 @@ struct ObservedRun {
   std::int64_t evaluate_every = 0;  ///< steps between evaluations; 0: none are made
   bool mixture = false;         ///< the model has routers of experts: steps have expert_load, and aux_loss if that is trained on
   std::vector<OwnMetric> metrics;  ///< that each step and each evaluation reports, in this order
+  std::string loss_unit;           ///< Loss::unit(): "nat/token"
 };
 
 /// A finished step, over all ranks. docs/metrics.md defines the figures.
 struct ObservedStep {
   std::int64_t step = 0;  ///< counted from 1
-  double loss = 0;        ///< nat per token
+  double loss = 0;        ///< in ObservedRun::loss_unit
   double grad_norm = 0;
   double learning_rate = 0;
   double seconds = 0;       ///< without the wait for its data

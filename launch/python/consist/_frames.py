@@ -18,14 +18,18 @@ _SUFFIXES = {
     "J": ("_joules", ("joules",)),
     "degC": ("_celsius", ("celsius",)),
     "Hz": ("_hz", ("_hz",)),
-    "nat/token": ("", ()),  # every loss of Consist has this unit
+    "nat/token": ("", ()),
     "1": ("", ()),
     "": ("", ()),
 }
+# Columns that have one name, whatever unit the loss of a run gives them.
+_PLAIN = ("loss", "final_loss")
 
 
 def named(column: str, unit: str) -> str:
     """Returns the column's name with its unit: device_power in W is device_power_watts, seconds stays seconds."""
+    if column in _PLAIN:
+        return column
     suffix, words = _SUFFIXES.get(unit, (f" [{unit}]", ()))
     return column if any(word in column for word in words) else column + suffix
 

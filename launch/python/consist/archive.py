@@ -21,8 +21,8 @@ class Archive:
     """The archive of a run, or of ``consist evaluate``.
 
     Every property reads the file anew, so that it shows how far a run is that goes on. Frames have units in their
-    column names (``device_power_watts``); a loss is in nat/token. What the run has not written (yet) is an ArchiveError
-    that says so, or an empty frame where rows may still come.
+    column names (``device_power_watts``); that of a loss, nat/token mostly, is in ``attrs["units"]["loss"]``. What the
+    run has not written (yet) is an ArchiveError that says so, or an empty frame where rows may still come.
     """
 
     def __init__(self, path: Path) -> None:

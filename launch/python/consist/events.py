@@ -35,12 +35,13 @@ class RunStarted(Event):
     archive: Optional[str] = None
     first_step: int = 0
     steps: Optional[int] = None
+    loss_unit: Optional[str] = None
     description: str = ""
 
 
 @dataclass(frozen=True)
 class Step(Event):
-    """A finished optimizer step, over all ranks. Loss is in nat/token; docs/metrics.md defines the figures."""
+    """A finished optimizer step, over all ranks. docs/metrics.md defines the figures."""
 
     step: int = 0
     loss: float = float("nan")

@@ -175,11 +175,14 @@ function parityContent(shown) {
   ];
 }
 
+/** The units of the losses of rows. */
+const lossUnits = (shown) => [...new Set(shown.map((row) => row.run.curves.loss_unit))].join(' or ');
+
 function showLoss() {
   showCurves(
       'loss', 'nothing was trained',
       (shown) =>
-          [el('p', {class: 'muted'}, 'Mean cross-entropy of each step, in nats per token.'), curveLegend(shown),
+          [el('p', {class: 'muted'}, 'Mean loss of each step, in ' + lossUnits(shown) + '.'), curveLegend(shown),
            lines(
                280,
                'Loss over the steps: ' +

@@ -13,7 +13,7 @@ function evaluationContent(shown) {
        lines(
            200,
            'Loss of evaluations: ' + evaluated.map((row) => nameOf(row) + ' ends at ' + short(course(row).at(-1).y)).join('; '),
-           'Mean loss over the evaluation part of the data.', evaluated, 'loss', {draw: course, format: short})];
+           'Mean loss over the evaluation part of the data, in ' + lossUnits(evaluated) + '.', evaluated, 'loss', {draw: course, format: short})];
   return [
     evaluated.some((row) => evaluationsOf(row).length > 1) ? curves() : [],
     table(

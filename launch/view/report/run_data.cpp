@@ -54,6 +54,7 @@ Json curves_of(const ArchiveReader& archive, std::size_t points) {
     }
     if (!any && is_column_of_runs(name)) curves["columns"].erase(name);
   }
+  curves["loss_unit"] = archive.loss_unit();
   curves["own_metrics"] = Json::array();
   for (const OwnMetricValue& metric : final_metrics(archive)) curves["own_metrics"].push_back(metric.name);
   const Steady steady = steady_state(seconds);

@@ -65,6 +65,7 @@ RunView read_once(const std::string& path, const ArchiveReader& archive) {
     *into = archived_object(archive.text(name));
   run.evaluations = archive.evaluations();
   run.events = archive.events();
+  run.loss_unit = archive.loss_unit();
   const std::vector<std::string> there = archive.columns();
   if (there.empty()) return run;
   run.metrics = final_metrics(archive);

@@ -21,6 +21,7 @@ struct RunView {
   nlohmann::json config, environment, topology, program, result;
   nlohmann::json evaluation;  ///< of consist evaluate; empty: it is a run that trains
   std::vector<double> step, loss, seconds, data_seconds, tokens;  ///< columns of /steps
+  std::string loss_unit;                                          ///< ArchiveReader::loss_unit()
   std::vector<double> power;                                      ///< W, of rank 0's device; empty: it has no such sensor
   std::vector<OwnMetricValue> metrics;  ///< of the last step: what the model or the loss reports of its own
   std::vector<ArchivedEvaluation> evaluations;

@@ -166,7 +166,7 @@ std::string evaluations_text(const RunView& run, int columns) {
 std::string evaluation_text(const RunView& run) {
   const auto figure = [&](const char* path) { return number_at(run.evaluation, path); };
   const double perplexity = figure("/perplexity");
-  return joined({"loss " + fixed_text(figure("/loss"), 4),
+  return joined({"loss " + fixed_text(figure("/loss"), 4) + (std::isnan(perplexity) ? " " + run.loss_unit : ""),
                  std::isnan(perplexity) ? "" : "perplexity " + fixed_text(perplexity, 4), own_metrics_text(metrics_of(run)),
                  fixed_text(figure("/tokens"), 0) + " tokens of " + fixed_text(figure("/sequences"), 0) + " sequences in " +
                      fixed_text(figure("/seconds"), 2) + " s (" + si_text(figure("/tokens_per_second")) + " tokens/s)"});
@@ -310,14 +310,15 @@ std::vector<std::string> screen_of(const RunView& run, const ScreenSettings& set
 
   if (evaluates) return lines;                                                         // it has no steps, and with them no curves
   const int height = std::max(least_plot, rows - static_cast<int>(lines.size()) - 1);  // the prompt takes a line
+  const std::string loss = "loss (" + run.loss_unit + ")";
   std::vector<std::string> curves;
   if (columns < wide_columns) {
-    curves = plot("loss (nat/token)", run.step, run.loss, columns, height, settings.dots);
+    curves = plot(loss, run.step, run.loss, columns, height, settings.dots);
   } else {
     const int half = columns / 2 - 1;
     std::vector<double> rates;
     for (std::size_t i = 0; i < run.seconds.size(); ++i) rates.push_back(run.tokens[i] / run.seconds[i]);
-    curves = beside(plot("loss (nat/token)", run.step, run.loss, half, height, settings.dots),
+    curves = beside(plot(loss, run.step, run.loss, half, height, settings.dots),
                     plot("tokens/s", run.step, rates, half, height, settings.dots), half + 2);
   }
   lines.insert(lines.end(), curves.begin(), curves.end());

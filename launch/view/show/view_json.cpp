@@ -53,6 +53,7 @@ Json json_of(const RunView& run, const std::string& price) {
       {"steady_steps", speed.steady.steps},
       {"data_share", rate(speed.data_share)},
       {"loss", known(run.loss.empty() ? std::nullopt : std::optional(run.loss.back()))},
+      {"loss_unit", run.loss_unit},
       {"metrics", json_of(run.metrics)},
       {"planned_bytes", at(planned, largest + "/planned_bytes")},
       {"planned_bytes_rank", at(planned, largest + "/planned_bytes_rank")},

@@ -53,6 +53,8 @@ class Dpo final : public Loss {
            (smoothing_ > 0 ? ", label smoothing " + number_text(smoothing_) : "");
   }
 
+  std::string unit() const override { return "nat/pair"; }
+
  private:
   double beta_, smoothing_;
 };

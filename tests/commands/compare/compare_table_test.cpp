@@ -94,6 +94,18 @@ TEST(CompareTable, LossesOfOtherTokensAStepHaveNoParity) {
   EXPECT_EQ(unequal_steps_text(rows, outcomes), "");
 }
 
+TEST(CompareTable, SaysTheUnitOfLossesThatAreNotByToken) {
+  const std::vector<CompareRow> rows = rows_of({"--model", "m", "--loss", "dpo,next-token"});
+  CompareOutcome pairs = finished(0, {100, 100});
+  const CompareOutcome tokens = finished(1, {100, 100});
+  for (RunOutcome& run : pairs.runs) run.loss_unit = "nat/pair";
+  EXPECT_THAT(comparison_text(rows, {pairs, tokens}), HasSubstr("\nLOSS: of the last step, in nat/pair, nat/token.\n"));
+  EXPECT_EQ(common_loss_unit(std::vector{pairs, tokens}), "") << "a column has one unit";
+  EXPECT_EQ(common_loss_unit(std::vector{pairs, not_finished(1, "failed")}), "nat/pair");
+  EXPECT_THAT(comparison_text(rows, {finished(0, {100, 100}), tokens}), Not(HasSubstr("LOSS:")));
+  EXPECT_EQ(common_loss_unit(std::vector{finished(0, {100, 100}), tokens}), "nat/token");
+}
+
 TEST(CompareTable, ReasonsAreWholeAndMemorySaysItsRank) {
   const std::vector<CompareRow> rows = rows_of({"--model", "m", "--batch", "1,2"});
   CompareOutcome largest = finished(0, {100, 101});
