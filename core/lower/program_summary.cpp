@@ -35,8 +35,9 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
   s.tensors = static_cast<std::int64_t>(program.tensors.size());
   for (const Parameter& p : program.parameters) {
     const std::int64_t stored = program[p.tensor].shape.elements(), weights = program.shape_of(p).elements();
-    s.parameters += weights;
-    s.rank_parameters += program.local(p.tensor).elements() * weights / stored;
+    const bool of_frozen_model = !p.model.empty();
+    (of_frozen_model ? s.frozen_model_parameters : s.parameters) += weights;
+    if (!of_frozen_model) s.rank_parameters += program.local(p.tensor).elements() * weights / stored;
   }
 
   std::map<std::string, OpSummary> ops;
@@ -91,6 +92,7 @@ std::string fp8_text(const ProgramSummary& s) {
 std::string summary_text(const ProgramSummary& s) {
   std::string text = "parameters " + si_text(static_cast<double>(s.parameters));
   if (s.rank_parameters != s.parameters) text += ", " + si_text(static_cast<double>(s.rank_parameters)) + " of them on this rank";
+  if (s.frozen_model_parameters > 0) text += "   in frozen models " + si_text(static_cast<double>(s.frozen_model_parameters));
   text += "   instructions " + std::to_string(s.instructions) + "   " + si_text(s.flops) + "FLOP per rank and step";
   if (s.fp8_flops > 0) text += ", " + fp8_text(s);
   if (s.repeated_flops > 0)
@@ -121,6 +123,7 @@ std::string summary_text(const ProgramSummary& s) {
 std::string summary_json(const ProgramSummary& s) {
   nlohmann::ordered_json json{{"parameters", s.parameters},
                               {"rank_parameters", s.rank_parameters},
+                              {"frozen_model_parameters", s.frozen_model_parameters},
                               {"instructions", s.instructions},
                               {"tensors", s.tensors},
                               {"flops_per_step_and_rank", s.flops},

@@ -32,8 +32,9 @@ struct OpSummary {
 struct ProgramSummary {
   std::int64_t instructions = 0;
   std::int64_t tensors = 0;
-  std::int64_t parameters = 0;       ///< elements, of all ranks that share the program's tensors
+  std::int64_t parameters = 0;       ///< elements of the trained model, of all ranks that share the program's tensors
   std::int64_t rank_parameters = 0;  ///< of those, the elements that this rank holds
+  std::int64_t frozen_model_parameters = 0;  ///< elements of the loss's frozen models beside it, counted as `parameters` are
   double flops = 0;                  ///< of matrix products, per rank and step
   double fp8_flops = 0;              ///< of these, by products of 8-bit floats
   double repeated_flops = 0;         ///< of these, by --recompute

@@ -136,7 +136,7 @@ std::string banner(const Plan& plan, const Dataset& dataset, const PlannedMemory
                                : model.folder.empty() ? "random"
                                                       : model.folder;
       text += "\nfrozen model '" + model.name + "': " + si_text(static_cast<double>(model.architecture->sizes().parameters)) +
-              "parameters, weights: " + from;
+              " parameters, weights: " + from;
     }
   }
   if (summary.fp8_flops > 0)

@@ -225,6 +225,17 @@ TEST_F(Show, TextsFromOutsideDoNotReachTheTerminalAsTheyAre) {
   EXPECT_THAT(text, AllOf(Not(HasSubstr("\033")), HasSubstr("a\\u001b[2Jb c"), HasSubstr("\\u001b[2J evil")));
 }
 
+TEST_F(Show, ParametersOfFrozenModelsAreNamedApart) {
+  const auto archive = test::write_run(path(), {.done = 10});
+  RunView run = read_run(path());
+  EXPECT_THAT(text_of(screen_of(run, settings(120, 30))),
+              AllOf(HasSubstr("1.50 M parameters, dataset"), Not(HasSubstr("frozen"))));
+  EXPECT_TRUE(json_of(run, "").at("model").at("frozen_model_parameters").is_null()) << "an archive of before does not say";
+  run.program["frozen_model_parameters"] = 2'500'000;
+  EXPECT_THAT(text_of(screen_of(run, settings(120, 30))), HasSubstr("1.50 M parameters, 2.50 M in frozen models, dataset"));
+  EXPECT_EQ(json_of(run, "").at("model").at("frozen_model_parameters"), 2'500'000);
+}
+
 TEST_F(Show, LossesAreInTheirUnit) {
   const auto archive = test::write_run(path(), {.done = 100, .loss_unit = "nat/pair"});
   const RunView run = read_run(path());

@@ -37,8 +37,9 @@ std::string bytes_of(double bytes) {
 }
 
 std::string model_text(const RunView& run) {
-  const double parameters = number_at(run.program, "/parameters");
+  const double parameters = number_at(run.program, "/parameters"), frozen = number_at(run.program, "/frozen_model_parameters");
   return joined({text_at(run.config, "/model"), std::isnan(parameters) ? "" : si_text(parameters) + " parameters",
+                 frozen > 0 ? si_text(frozen) + " in frozen models" : "",
                  text_at(run.config, "/dataset").empty() ? "" : "dataset " + text_at(run.config, "/dataset")});
 }
 
