@@ -84,6 +84,7 @@ class Divider {
     find_free();
     find_sums();
     find_users();
+    check_trainers();
     find_messages();
     for (std::size_t i = 0; i < old_.size(); ++i) take(i);
     if (!incoming_.empty())
@@ -170,6 +171,60 @@ class Divider {
         users_[index(input)] |= ranks;
         if ((ranks & set_of(me_)) != 0) first_user_[index(input)] = user;
       }
+    }
+  }
+
+  /// The ranks that have summands of a parameter's gradient.
+  RankSet trainers(TensorId gradient) const {
+    RankSet ranks = 0;
+    std::vector<TensorId> open{gradient};
+    while (!open.empty()) {
+      const TensorId sum = open.back();
+      open.pop_back();
+      if (!made(sum)) continue;
+      const std::size_t at = maker(sum);
+      if (kind_[at] == Kind::staged) ranks |= set_of(owner(at));
+      for (TensorId input : old_[at].inputs) {
+        if (input != no_tensor && is_sum(input)) open.push_back(input);
+      }
+    }
+    return ranks;
+  }
+
+  /// The own metric that reads a parameter on one of these ranks; empty: none does.
+  std::string metric_that_reads(TensorId parameter, RankSet ranks) const {
+    std::string metric;
+    for (const StepOutput& output : program_.outputs) {
+      if (output.kind == StepOutput::Kind::metric) metric = output.name.substr(std::string_view("metric.").size());
+      if (output.kind != StepOutput::Kind::metric && output.kind != StepOutput::Kind::metric_count) continue;
+      std::vector<bool> seen(program_.tensors.size(), false);
+      std::vector<TensorId> open{output.tensor};
+      while (!open.empty()) {
+        const TensorId tensor = open.back();
+        open.pop_back();
+        if (tensor == parameter) return metric;
+        if (tensor == no_tensor || seen[index(tensor)] || !made(tensor)) continue;
+        seen[index(tensor)] = true;
+        const std::size_t at = maker(tensor);
+        if (kind_[at] == Kind::staged && (set_of(owner(at)) & ranks) == 0) continue;
+        open.insert(open.end(), old_[at].inputs.begin(), old_[at].inputs.end());
+      }
+    }
+    return {};
+  }
+
+  /// Ranks that share a parameter exchange summands of its gradient: one that reads it alone would have nothing to send.
+  void check_trainers() const {
+    for (const Parameter& p : program_.parameters) {
+      const RankSet users = users_[index(p.tensor)];
+      if (p.gradient == no_tensor || std::popcount(users) < 2) continue;
+      const RankSet readers = users & ~trainers(p.gradient);
+      if (readers == 0) continue;
+      const std::string metric = metric_that_reads(p.tensor, readers);
+      throw UsageError("strategy 'pipeline': " + (metric.empty() ? "an op" : "the metric '" + metric + "'") + " reads '" +
+                       p.name + "' in a stage that does not train it, beside what another stage makes; " +
+                       (metric.empty() ? "leave it out" : "report what it takes of the weight as a metric of its own") +
+                       ", or train without pipeline");
     }
   }
 

@@ -9,7 +9,7 @@ namespace consist::pipeline {
 /// that is made in one stage and read in the next (forward) or the one before (backward) is sent and received. Tensors that
 /// follow from parameters alone are computed wherever they are used. A parameter that two stages use is trained by both
 /// (Parameter::tied_replica), each with its own summand of the gradient. Throws UsageError where stages that are not neighbours
-/// exchange tensors, or more than two share a parameter.
+/// exchange tensors, more than two share a parameter, or one reads a trained parameter without a summand of its gradient.
 void divide(Program& segment, int axis);
 
 }  // namespace consist::pipeline

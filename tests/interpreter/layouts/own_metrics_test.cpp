@@ -132,6 +132,32 @@ std::string refusal(const Reporting::Report& report) {
   return "nothing was refused";
 }
 
+/// The mean square of what the MLP of a layer adds, times a weight of layer 0.
+Reporting::Report scaled(int layer) {
+  return [layer](Builder& b) {
+    const TensorId x = layers::total(b, "a*a", {tensor_called(b, mlp(b, layer))}, "squares");
+    const TensorId w = layers::total(b, "a*a", {tensor_called(b, "model.layers.0.self_attn.o_proj.weight")}, "norm");
+    b.metric("elements", layers::total(b, "select(1+a*a,1,0)", {tensor_called(b, mlp(b, layer))}, "elements"));
+    b.metric("scaled", x, layers::total(b, "a*b", {x, w}, "product"));
+  };
+}
+
+TEST(OwnMetrics, OfALateActivationAndAWeightOfAnEarlierStageAreRefused) {
+  const Words pipeline{"--strategy=pipeline=2", "--ranks=2", "--accumulation=2"};
+  EXPECT_NO_THROW(programs(llama, {}, scaled(1)));
+  EXPECT_NO_THROW(programs(llama, pipeline, scaled(0))) << "both are of one stage";
+  try {
+    programs(llama, pipeline, scaled(1));
+    FAIL() << "a rank would wait for ever for the gradient of the other";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("the metric 'scaled' reads 'model.layers.0.self_attn.o_proj.weight' in a stage that does not train it"));
+  }
+  // Nobody exchanges gradients of a frozen weight.
+  EXPECT_NO_THROW(programs(llama, pipeline + Words{"--freeze=model.layers.0.self_attn.o_proj.weight"}, scaled(1)));
+}
+
 TEST(OwnMetrics, NamesAndTensorsThatDoNotFitAreRefused) {
   const auto called = [](const std::string& name) {
     return refusal([name](Builder& b) {
