@@ -54,6 +54,25 @@ TEST(CompareTable, HasCostsWhereAPriceIsGivenAndEnergyWhereItWasMeasured) {
               ::testing::AllOf(ContainsRegex("ddp .* 12\\.5 +40\\.0 M "), Not(HasSubstr("Energy was not measured"))));
 }
 
+TEST(CompareTable, HasColumnsOfTheMetricsThatAllFinishedRowsReport) {
+  const std::vector<CompareRow> rows = rows_of({"--model", "m", "--strategy", "ddp,zero2,cp"});
+  CompareOutcome first = finished(0, {200, 200}), second = finished(1, {100, 100});
+  first.runs[0].metrics = {{"preference_accuracy", 0.75}, {"reward_margin", 0.123456}};
+  first.runs[1].metrics = {{"preference_accuracy", 0.5}, {"reward_margin", 9}};  // those of the first run are shown
+  second.runs[0].metrics = {{"reward_margin", std::numeric_limits<double>::quiet_NaN()}, {"divergence", 2}};
+  const std::vector<CompareOutcome> outcomes{first, second, not_finished(2, "refused", "too small")};
+  const std::string some = comparison_text(rows, outcomes);
+  EXPECT_THAT(some, ::testing::AllOf(ContainsRegex("LOSS +PARITY +REWARD_MARGIN\n"), ContainsRegex("ddp .* 0\\.1235\n"),
+                                     ContainsRegex("zero2 .* nan\n"), ContainsRegex("cp +refused: too small\n"),
+                                     Not(HasSubstr("ACCURACY")), Not(HasSubstr("DIVERGENCE"))));
+  second.runs[0].metrics = {{"reward_margin", -3}, {"preference_accuracy", 1}};
+  const std::string both = comparison_text(rows, {first, second, outcomes[2]});
+  EXPECT_THAT(both, ::testing::AllOf(ContainsRegex("PARITY +PREFERENCE_ACCURACY +REWARD_MARGIN\n"),
+                                     ContainsRegex("ddp .* 0\\.75 +0\\.1235\n"), ContainsRegex("zero2 .* 1 +-3\n")));
+  second.runs[0].metrics.clear();
+  EXPECT_THAT(comparison_text(rows, {first, second, outcomes[2]}), ContainsRegex("LOSS +PARITY *\n"));
+}
+
 TEST(CompareTable, RowsOfOneProgramAreOneRow) {
   const std::vector<CompareRow> rows = rows_of({"--model", "m", "--strategy", "ddp,zero2,tp-sp"});
   CompareOutcome same = finished(0, {100, 101});
