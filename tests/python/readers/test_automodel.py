@@ -126,8 +126,6 @@ def test_values_are_honoured(reading: Reading, places: Dict[str, str], expected:
 
 
 @pytest.mark.parametrize("places, message", [
-    ({"dist_env": "peft:\n  _target_: nemo_automodel.components._peft.lora.PeftConfig\n  dim: 8\ndist_env:"},
-     "peft is asked for, which is not done here; all weights are trained here"),
     ({"recipe": "recipe: FinetuneRecipeForVLM"}, 'recipe is "FinetuneRecipeForVLM", which is not done here'),
     ({"recipe": "recipe:\n  _target_: nemo_automodel.recipes.llm.kd.KnowledgeDistillationRecipe"}, 'recipe is "KnowledgeDistillationRecipe"'),
     ({"pretrained_model_name_or_path": "  pretrained_model_name_or_path: openai/gpt-oss-20b"}, "no preset has its sizes. Give --model"),

@@ -180,7 +180,7 @@ def test_values_are_honoured(reading: Reading, places: Dict[str, str], expected:
 
 
 @pytest.mark.parametrize("places, message", [
-    ({"peft": "peft:\n  _target_: megatron.bridge.peft.lora.LoRA\n  dim: 8\n"}, "peft is asked for, which is not done here; all weights are trained here"),
+    ({"peft": "peft:\n  _target_: megatron.bridge.peft.lora.LoRA\n  dim: 8\n"}, "peft is asked for, which is not done here; give --adapter lora with its options here"),
     ({"num_moe_experts": "  multi_latent_attention: true\n"}, "model.multi_latent_attention is asked for"),
     ({"gated_linear_unit": "  gated_linear_unit: false\n"}, "model.activation_func is not given; models here are decoders with RMSNorm"),
     ({"normalization": "  normalization: LayerNorm\n"}, "model.normalization is LayerNorm"),

@@ -9,6 +9,7 @@ from typing import Dict, List
 
 import pytest
 from readers.test_accelerate import DEEPSPEED
+from readers.test_adapters import LORA, automodel, axolotl, trl
 from readers.test_automodel import RECIPE
 from readers.test_bridge import CONTAINER, OVER_A_RECIPE
 from readers.test_megatron import WHOLE as MEGATRON
@@ -20,7 +21,9 @@ from readers.test_trainer import ARGUMENTS, AXOLOTL
 Result = "subprocess.CompletedProcess[str]"
 FILES: Dict[str, str] = {"titan": WHOLE, "titan2": toml("pipeline_parallel_degree = 2", "[activation_checkpoint]\nmode = 'full'\n"),
                          "dump": json.dumps(dump()), "arguments": json.dumps({**ARGUMENTS, "model_name_or_path": "Qwen/Qwen3-8B"}), "axolotl": AXOLOTL,
-                         "script": MEGATRON, "automodel": RECIPE, "bridge": CONTAINER, "experiment": EXPERIMENT}
+                         "script": MEGATRON, "automodel": RECIPE, "bridge": CONTAINER, "experiment": EXPERIMENT,
+                         "qlora": axolotl("qlora", LORA + "load_in_4bit: true\n"), "lora": automodel(target_modules=["*.self_attn.*"]),
+                         "peft": trl(model_name_or_path="Qwen/Qwen3-8B", load_in_4bit=True)}
 
 
 def run(program: str, folder: Path, *words: str, **environment: str) -> Result:

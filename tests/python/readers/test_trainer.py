@@ -114,7 +114,6 @@ def test_values_are_honoured(reading: Reading, changed: Dict[str, Any], expected
     ({"deepspeed": "none.json"}, 'deepspeed names "none.json", which is not there'),
     ({"neftune_noise_alpha": 5}, "neftune_noise_alpha is 5"),
     ({"label_smoothing_factor": 0.1}, "label_smoothing_factor is 0.1"),
-    ({"use_peft": True}, "use_peft is true, which is not done here"),
     ({"beta": 0.1}, "beta is asked for, which is not done here; there is no preference learning"),
     ({"model_name_or_path": "google/gemma-3-1b"}, "no preset has its sizes. Give --model"),
     ({"unheard_of": 1}, '"unheard_of" is not known here'),
@@ -169,7 +168,7 @@ def test_axolotl_is_honoured(reading: Reading, more: str, expected: Dict[str, st
 
 
 @pytest.mark.parametrize("more, message", [
-    ("load_in_4bit: true\n", "load_in_4bit is asked for, which is not done here; all weights are trained here"),
+    ("load_in_4bit: true\n", "load_in_4bit is true: what is trained beside weights of few bits is an adapter, and none is asked for"),
     ("rl: dpo\n", "rl is asked for, which is not done here; there is no reinforcement or preference learning"),
     ("unfrozen_parameters: [lm_head]\n", "give --train-only"),
     ("expert_parallel_size: 4\n", "expert_parallel_size is 4"),
@@ -178,5 +177,5 @@ def test_axolotl_is_honoured(reading: Reading, more: str, expected: Dict[str, st
 ])
 def test_axolotl_is_refused_by_name(reading: Reading, more: str, message: str) -> None:
     reading.refused(AXOLOTL + more, message)
-    reading.refused(AXOLOTL.replace("adapter:", "adapter: lora"), "adapter is asked for, which is not done here")
+    reading.refused(AXOLOTL.replace("adapter:", "adapter: lora"), "3 things are not done here", "lora_r is absent, and must be given")
     reading.refused(AXOLOTL.replace("learning_rate: 2e-5\n", ""), "learning_rate is absent, and must be given")

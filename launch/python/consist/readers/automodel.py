@@ -1,9 +1,10 @@
-"""Reads recipes of NVIDIA NeMo AutoModel (YAML): training of all weights of a decoder."""
+"""Reads recipes of NVIDIA NeMo AutoModel (YAML): training of a decoder, or of LoRA adapters beside it."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
 from . import torchtitan, torchtitan_parallelism
+from .adapters import AdapterDefaults, read_adapter, targets_of_patterns
 from .automodel_keys import RULES
 from .fsdp import derive_fsdp
 from .megatron_schedule import Schedule
@@ -40,6 +41,11 @@ _KEYS = {
     "weight_decay": "optimizer.weight_decay", "betas": "optimizer.betas", "eps": "optimizer.eps",
     "lr-decay-style": "lr_scheduler.lr_decay_style", "lr-decay-iters": "lr_scheduler.lr_decay_steps",
     "lr-warmup-iters": "lr_scheduler.lr_warmup_steps", "lr-warmup-init": "lr_scheduler.init_lr",
+    "adapter": "peft._target_", "lora_r": "peft.dim", "lora_alpha": "peft.alpha", "lora_dropout": "peft.dropout",
+    "patterns": "peft.target_modules", "exclude_modules": "peft.exclude_modules",
+    "match_all_linear": "peft.match_all_linear", "use_dora": "peft.use_dora", "lora_A_init": "peft.lora_A_init",
+    "load_in_4bit": "quantization.load_in_4bit", "bnb_4bit_quant_type": "quantization.bnb_4bit_quant_type",
+    "use_bnb_nested_quant": "quantization.bnb_4bit_use_double_quant",
     "min-lr": "lr_scheduler.min_lr", "lr-wsd-decay-iters": "lr_scheduler.wsd_decay_steps",
     "lr-wsd-decay-style": "lr_scheduler.lr_wsd_decay_style"}
 _NAMES = {key: name for name, key in _KEYS.items()}
@@ -151,7 +157,7 @@ class _Reader(torchtitan.Reader):
         if isinstance(sizes, dict):
             root["distributed"] = {name: None if value in ("none", "None") else value for name, value in sizes.items()}
         drop_nulls(root, self.target)
-        self.read_all(root, self._read_seed, self._read_model, self._read_training,
+        self.read_all(root, self._read_seed, self._read_model, self._read_training, self._read_adapter,
                       lambda: self.parallelism(self.values, False).read(), self._read_recompute, self._read_precision,
                       self._read_optimizer, self._read_rates)
 
@@ -192,7 +198,7 @@ class _Reader(torchtitan.Reader):
     def _read_kind(self, key: str, value: Any) -> None:
         if _class_of(value) not in _RECIPES:
             self.target.refuse(key, f"is {in_quotes(_class_of(value))}, which is not done here; {_RECIPES[0]} is")
-        self.target.note(key, value, "all weights of a decoder are trained")
+        self.target.note(key, value, "a decoder is trained")
 
     def _read_seed(self) -> None:
         self.values.state("seed" if self.values.has("seed") else "rng", "seed",
@@ -234,6 +240,23 @@ class _Reader(torchtitan.Reader):
         values.state_balanced_experts("fake_balanced_gate")
         if not values.has("global_batch_size"):
             values.add("global_batch_size", "step_scheduler.global_batch_size (its default)", 32)
+
+    def _read_adapter(self) -> None:
+        values, target = self.values, self.target
+        asked = any(values.has(name) for name in _KEYS if _KEYS[name].startswith("peft."))
+        kind = _class_of(values["adapter"]) if values.has("adapter") else ""
+        if asked and kind != "PeftConfig":
+            target.refuse("peft._target_", f"is {in_quotes(kind)}, which is not done here; PeftConfig is")
+        if asked and values.truth("load_in_4bit") and values.text("training.dtype", self.dtype) != self.dtype:
+            values.refuse("training.dtype", f"is {values.text('training.dtype', '')} beside weights of 4 bits, whose "
+                          f"adapters AutoModel has in {self.dtype}")
+        targets = targets_of_patterns(values) if asked and not target.given("lora.targets") else None
+        if values.has("patterns"):
+            given = values.key_of("patterns")
+            values.add("lora_target_modules", given, targets.split(",") if targets else values["patterns"],
+                       values["patterns"])
+        read_adapter(values, asked, AdapterDefaults("adapter", rank=8, alpha=32, targets=targets, nested=True,
+                                                    init="xavier"))
 
     def _read_recompute(self) -> None:
         name = "activation_checkpointing"

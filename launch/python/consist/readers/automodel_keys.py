@@ -1,6 +1,7 @@
 """The treatment of each key of a recipe of NVIDIA NeMo AutoModel (examples/llm_* at 36044ad, August 2026)."""
 from __future__ import annotations
 
+from .adapters import NO_INT8, PACKED
 from .rules import (COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, no_effect, off, only, own,
                     table, under)
 
@@ -96,7 +97,17 @@ RULES = table(
           no_effect("the scales of all weights are sent in one gather", "precompute_float8_dynamic_scale_for_fsdp"),
           no_effect("--fp8.gathers says what is kept from forward to backward", "force_recompute_fp8_weight_in_bwd"),
           no_effect("the CPU computes what the GPU computes", "emulate")),
-    off("peft quantization", "all weights are trained here, or those that --train-only names"),
+    under("peft",
+          own("_target_ dim alpha dropout target_modules exclude_modules match_all_linear use_dora lora_A_init"),
+          no_effect("there is no dropout here", "dropout_position"),
+          no_effect("experts get no adapters", "moe_rank_scaling"),
+          no_effect(_KERNELS, "use_triton use_memory_efficient_lora"),
+          off("lora_dtype", "A and B have the dtype of the model's weights, or --bf16.states says it")),
+    under("quantization",
+          own("load_in_4bit bnb_4bit_quant_type bnb_4bit_use_double_quant"),
+          off("load_in_8bit", NO_INT8),
+          only('"bfloat16"|"bf16"|"torch.bfloat16"', "bnb_4bit_compute_dtype"),
+          no_effect(PACKED, "bnb_4bit_quant_storage")),
     off("qat", "weights are not trained for a smaller dtype"),
     off("neftune ema kd_ratio teacher_model drafter freeze_config embedding_row_repair longalign"),
     no_effect("the loss is cross-entropy, made in parts where it is large", "loss_fn"),

@@ -1,19 +1,24 @@
-"""Reads Axolotl's YAML (src/axolotl/utils/schemas at 067b021, July 2026): full training of a decoder."""
+"""Reads Axolotl's YAML (src/axolotl/utils/schemas at 067b021, July 2026): training of a decoder or its adapter."""
 from __future__ import annotations
 
 from typing import Any, Dict
 
-from .rules import COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, no_effect, off, only, own, table
+from .adapters import NO_INT8, PACKED, AdapterDefaults
+from .rules import (COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, no_effect, off, only, own,
+                    table, under)
 from .target import Target
 from .trainer import Defaults, TrainerReader, fsdp_rules
 
-_NO_ADAPTER = "all weights are trained here, or those that --train-only names"
 _NO_RL = "there is no reinforcement or preference learning"
 _KERNELS = "kernels are chosen by the device"
 _NAMES = {"base_model": "model_name_or_path", "micro_batch_size": "per_device_train_batch_size", "sequence_len":
           "sequence",
           "num_epochs": "num_train_epochs", "optimizer": "optim", "lr_scheduler": "lr_scheduler_type",
-          "cosine_min_lr_ratio": "min_lr_ratio", "sequence_parallel_degree": "context_parallel_size"}
+          "cosine_min_lr_ratio": "min_lr_ratio", "sequence_parallel_degree": "context_parallel_size",
+          "peft_use_dora": "use_dora", "peft_use_rslora": "use_rslora", "peft_layers_to_transform":
+          "layers_to_transform", "peft_layers_pattern": "layers_pattern", "peft_layer_replication": "layer_replication",
+          "peft_trainable_token_indices": "trainable_token_indices", "peft_init_lora_weights": "init_lora_weights",
+          "peft": "loftq", "bnb_4bit_use_double_quant": "use_bnb_nested_quant"}
 
 RULES = table(
     own("base_model sequence_len micro_batch_size gradient_accumulation_steps num_epochs max_steps optimizer "
@@ -25,11 +30,25 @@ RULES = table(
     only('1|2|"1"|"2"', "fsdp_version"),
     only("false", "bfloat16 float16"),
     only("1", "expert_parallel_size"),
-    off("adapter load_in_8bit load_in_4bit relora gptq", _NO_ADAPTER),
-    no_effect("adapter is not set", "lora_model_dir lora_r lora_alpha lora_dropout lora_target_linear "
-              "lora_target_modules lora_target_parameters lora_fan_in_fan_out lora_modules_to_save lora_mlp_kernel "
-              "lora_qkv_kernel lora_o_kernel lora_embedding_kernel lora_on_cpu peft_use_dora peft_use_rslora "
-              "peft_layers_to_transform loraplus_lr_ratio loraplus_lr_embedding qlora_sharded_model_loading peft"),
+    own("adapter lora_model_dir lora_r lora_alpha lora_dropout lora_target_linear lora_target_modules "
+        "lora_target_parameters lora_modules_to_save lora_rank_pattern lora_alpha_pattern peft_use_dora "
+        "peft_use_rslora peft_layers_to_transform peft_layers_pattern peft_layer_replication "
+        "peft_trainable_token_indices peft_init_lora_weights loraplus_lr_ratio peft load_in_4bit"),
+    under("bnb_config_kwargs",
+          own("bnb_4bit_quant_type bnb_4bit_use_double_quant"),
+          no_effect(PACKED, "bnb_4bit_quant_storage"),
+          no_effect("there are no products of integers", "llm_int8_threshold llm_int8_has_fp16_weight"),
+          only('"bfloat16"', "bnb_4bit_compute_dtype")),
+    off("load_in_8bit", NO_INT8),
+    off("relora", "an adapter is not merged while it is trained"),
+    off("gptq", "--frozen-weights says the formats that there are"),
+    only("true", "peft_autocast_adapter_dtype"),
+    no_effect(_KERNELS, "lora_mlp_kernel lora_qkv_kernel lora_o_kernel "
+              "lora_embedding_kernel"),
+    no_effect("each rank loads what it holds", "lora_on_cpu qlora_sharded_model_loading"),
+    no_effect("it concerns relora", "relora_prune_ratio relora_prune_method relora_cpu_offload"),
+    no_effect("embeddings and the LM head get no adapters", "loraplus_lr_embedding peft_ensure_weight_tying"),
+    no_effect("weights of linears lie as PyTorch's do", "lora_fan_in_fan_out"),
     off("rl reward_model process_reward_model trl vllm ebft", _NO_RL),
     off("qat quantization quantize_moe_experts", "weights are not trained for a smaller dtype"),
     off("unfrozen_parameters", "give --train-only with names of the weights here, and leave this out"),
@@ -93,5 +112,6 @@ def is_config(root: Dict[str, Any]) -> bool:
 
 def read(root: Dict[str, Any], target: Target) -> None:
     """Sets what the file states; absent keys have Axolotl's defaults."""
-    defaults = Defaults(batch=1, epochs=1.0, schedule="cosine", sequence=512, learning_rate=None)
+    defaults = Defaults(batch=1, epochs=1.0, schedule="cosine", sequence=512, learning_rate=None,
+                        adapter=AdapterDefaults("adapter", nested=True))
     TrainerReader(target, RULES, defaults, _NAMES).run(root)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from .adapters import GIVE_LORA
 from .megatron_fields import FieldReader, expect_object, plain
 from .messages import in_quotes, listed, shown
 from .rules import (EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, STATES_PROFILE, find_value, group, no_effect,
@@ -38,7 +39,7 @@ RULES = table(
     own("model.seq_length model.vocab_size"),
     no_effect("it follows from the ranks", "comm_overlap.data_parallel_size data_parallel_size"),
     no_effect("--model says it", "model._target_ model.use_hf_vision_model"),
-    off("peft", "all weights are trained here, or those that --train-only names"),
+    off("peft", GIVE_LORA),
     off("inprocess_restart tensor_inspect ft", "a rank that dies ends the job, and --resume continues it"),
     no_effect(STATES_PROFILE, "profiling straggler nvrx_straggler"),
     no_effect(KEEPS_LOG, "logger"),

@@ -1,6 +1,7 @@
 """The treatment of keys that Primus has beside those of Megatron-LM and torchtitan (fd1eeab, August 2026)."""
 from __future__ import annotations
 
+from .adapters import GIVE_LORA
 from .rules import KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, STATES_PROFILE, no_effect, off, only, own, table, under
 from .torchtitan_keys import RULES as OF_TORCHTITAN
 
@@ -17,7 +18,7 @@ MEGATRON_RULES = table(
     off("patch_zero_bubble patch_primus_pipeline", "--pipeline.schedule says it"),
     off("patch_moe_overlap pp_warmup dump_pp_data recompute_layer_ids decoder_pipeline_manual_split_list enable_odc "
         "weight_deosc encoder_seq_length decoder_seq_length"),
-    off("lora_adapter peft", "all weights are trained here, or those that --train-only names"),
+    off("lora_adapter peft", GIVE_LORA),
     no_effect(_KERNELS, "enable_primus_turbo disable_primus_topk_router use_deprecated_20241209_moe_layer "
               "moe_use_fused_router_with_aux_score"),
     no_effect(KEEPS_LOG, "stderr_sink_level file_sink_level sink_level disable_wandb disable_tensorboard "

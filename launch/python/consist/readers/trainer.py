@@ -6,6 +6,7 @@ import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from .accelerate_keys import AHEAD, BY_USE, OWN_PARTS
+from .adapters import AdapterDefaults, read_adapter
 from .deepspeed import NO_FP16, NamedFile, strategy_of
 from .fsdp import derive_fsdp
 from .messages import as_text, in_quotes, listed, shown
@@ -28,6 +29,7 @@ class Defaults(NamedTuple):
     schedule: str
     sequence: Optional[int]  # None: the command line says it
     learning_rate: Optional[float]  # None: the file must say it
+    adapter: AdapterDefaults
 
 
 class TrainerReader(KeyReader):
@@ -42,8 +44,9 @@ class TrainerReader(KeyReader):
     def run(self, root: Dict[str, Any]) -> None:
         """Reads all keys, then what follows from several."""
         drop_nulls(root, self.target)
-        self.read_all(root, lambda: read_model(self.values), self._read_length, self._read_precision,
-                      self._read_recompute, self._read_strategies, self._read_optimizer, self._read_schedule)
+        self.read_all(root, lambda: read_model(self.values), self._read_length, self._read_adapter,
+                      self._read_precision, self._read_recompute, self._read_strategies, self._read_optimizer,
+                      self._read_schedule)
 
     def read_own(self, key: str, value: Any) -> None:
         """Keeps the value."""
@@ -78,6 +81,22 @@ class TrainerReader(KeyReader):
         if values.has("seed"):
             values.state("seed", "seed", values.whole("seed", 42, 0, 2 ** 62))
         values.state("max_grad_norm", "clip", values.number("max_grad_norm", 1.0))
+
+    def _read_adapter(self) -> None:
+        """TRL says that there is an adapter by a truth value, Axolotl by its name."""
+        values, name = self.values, self.defaults.adapter.key
+        if name == "use_peft":
+            read_adapter(values, values.truth(name), self.defaults.adapter)
+            return
+        asked = values.has(name) and values[name] != ""
+        kind = values.choice(name, "", ("lora", "qlora")) if asked else ""
+        bits = values.truth("load_in_4bit")
+        if kind == "qlora" and not bits:
+            values.refuse(name, "is qlora, for which Axolotl needs load_in_4bit true, too")
+        if kind == "lora" and bits:
+            values.refuse("load_in_4bit", "is true beside adapter lora, for which Axolotl leaves weights whole; "
+                          "adapter qlora or load_in_4bit false says what is meant")
+        read_adapter(values, asked, self.defaults.adapter)
 
     def _read_precision(self) -> None:
         values = self.values

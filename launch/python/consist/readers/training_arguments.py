@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from .adapters import NO_INT8, PACKED, AdapterDefaults
 from .rules import (COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, no_effect, off, only, own,
                     table)
 from .target import Target
@@ -15,7 +16,8 @@ _STARTS = "consist launch, Slurm or torchrun start ranks on several machines (do
 _KERNELS = "kernels are chosen by the device"
 _OF_MARKS = ("output_dir", "per_device_train_batch_size", "num_train_epochs", "logging_steps", "lr_scheduler_type")
 _NAMES = {"max_seq_length": "sequence", "max_length": "sequence",
-          "per_gpu_train_batch_size": "per_device_train_batch_size"}
+          "per_gpu_train_batch_size": "per_device_train_batch_size", "bnb_4bit_use_double_quant":
+          "use_bnb_nested_quant"}
 
 RULES = table(
     own("per_device_train_batch_size per_gpu_train_batch_size gradient_accumulation_steps num_train_epochs max_steps "
@@ -59,14 +61,17 @@ RULES = table(
     no_effect("the device says its own settings", "accelerator_config"),
     only("0|0.0", "neftune_noise_alpha"),
     only("0|0.0", "label_smoothing_factor label_smoothing"),
-    only("false", "use_peft load_in_4bit load_in_8bit auto_find_batch_size use_legacy_prediction_loop "
+    own("use_peft lora_r lora_alpha lora_dropout lora_target_modules lora_target_parameters lora_modules_to_save "
+        "use_dora use_rslora load_in_4bit bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_use_double_quant"),
+    off("load_in_8bit", NO_INT8),
+    no_effect(PACKED, "bnb_4bit_quant_storage"),
+    no_effect("a decoder is trained", "lora_task_type"),
+    only("false", "auto_find_batch_size use_legacy_prediction_loop "
          "group_by_length"),
     only('""|{}', "optim_args optim_target_modules galore_args"),
     only("-1", "past_index"),
     off("beta loss_type max_prompt_length max_completion_length reference_model ref_model", "there is no preference "
         "learning"),
-    no_effect("use_peft is not set", "lora_r lora_alpha lora_dropout lora_target_modules lora_modules_to_save "
-                                     "lora_task_type"),
 )
 
 
@@ -77,5 +82,7 @@ def is_config(root: Dict[str, Any]) -> bool:
 
 def read(root: Dict[str, Any], target: Target) -> None:
     """Sets what the arguments state; absent keys have the defaults of TrainingArguments."""
-    defaults = Defaults(batch=8, epochs=3.0, schedule="linear", sequence=None, learning_rate=5e-5)
+    # Of TRL's ModelConfig; without target_modules PEFT adapts these of Llama, Mistral and Qwen.
+    adapter = AdapterDefaults("use_peft", rank=16, alpha=32, dropout=0.05, targets="q_proj,v_proj")
+    defaults = Defaults(batch=8, epochs=3.0, schedule="linear", sequence=None, learning_rate=5e-5, adapter=adapter)
     TrainerReader(target, RULES, defaults, _NAMES).run(root)
