@@ -90,6 +90,7 @@ def test_rates_are_those_of_transformers(reading: Reading, name: str, warmup: in
     ({"fsdp": "no_shard"}, {"strategy": "ddp"}),
     ({"bf16": False}, {"precision": "fp32"}),
     ({"optim": "sgd"}, {"optimizer": "sgd"}),
+    ({"optim": "paged_adamw_32bit"}, {"optimizer": "adamw", "adamw.beta2": "0.999", "weight-decay": "0.01"}),
     ({"max_seq_length": 2048, "seed": 7}, {"sequence": "2048", "seed": "7"}),
     ({"model_name_or_path": "meta-llama/Llama-3.2-1B-Instruct"}, {"model": "llama-3.2-1b"}),
     ({"model_name_or_path": "Qwen/Qwen3-8B"}, {"model": "qwen3-8b"}),
@@ -103,6 +104,7 @@ def test_values_are_honoured(reading: Reading, changed: Dict[str, Any], expected
 @pytest.mark.parametrize("changed, message", [
     ({"fp16": True}, "fp16 is true: training in fp16"),
     ({"optim": "adamw_bnb_8bit"}, "its states of 8 bits are others than those of --optimizer adamw-8bit"),
+    ({"optim": "paged_adamw_8bit"}, "its states of 8 bits are others than those of --optimizer adamw-8bit"),
     ({"optim": "adafactor"}, 'optim is "adafactor"'),
     ({"lr_scheduler_type": "polynomial"}, 'lr_scheduler_type is "polynomial"'),
     ({"lr_scheduler_kwargs": {"num_cycles": 2}}, 'has "num_cycles" 2'),
@@ -121,6 +123,12 @@ def test_values_are_honoured(reading: Reading, changed: Dict[str, Any], expected
 ])
 def test_what_is_not_done_here_is_refused(reading: Reading, changed: Dict[str, Any], message: str) -> None:
     reading.refused(of(**changed), message)
+
+
+@pytest.mark.parametrize("optim, decay, count", [("paged_adamw_32bit", 0.01, 1), ("paged_adamw_32bit", 0, 0), ("adamw_torch", 0.01, 0)])
+def test_a_decay_behind_the_update_is_said(reading: Reading, optim: str, decay: float, count: int) -> None:
+    remarks = reading.read(of(optim=optim, weight_decay=decay)).remarks
+    assert sum("weights decay before an update here, behind it there" in line for line in remarks) == count
 
 
 def test_deepspeed_is_read_by_the_program(reading: Reading) -> None:

@@ -15,8 +15,9 @@ from .rules import KeyReader, Rule, Rules, drop_nulls, find_value, no_effect, on
 from .stored import StoredValues
 from .target import GOES_BEFORE, MOST_RANKS, MOST_STEPS, Strategy, Target
 
+_PAGED = "paged_adamw_32bit"  # bitsandbytes' of fp32 states, which the driver moves to the host where memory runs out
 _OPTIMIZERS = {
-    **dict.fromkeys(("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused"), "adamw"),
+    **dict.fromkeys(("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", _PAGED), "adamw"),
     "sgd": "sgd", "lion_32bit": "lion"}
 _SHARDING = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
 
@@ -223,7 +224,10 @@ class TrainerReader(KeyReader):
             "learning-rate"):
             target.refuse("learning_rate", "is absent, and must be given")
         values.state("learning_rate", "learning-rate", values.number("learning_rate", self.defaults.learning_rate or 0))
-        values.state("weight_decay", "weight-decay", values.number("weight_decay", 0.0))
+        decay = values.number("weight_decay", 0.0)
+        values.state("weight_decay", "weight-decay", decay)
+        if name == _PAGED and decay:
+            target.differs(f"{values.key_of('optim')} {_PAGED}: weights decay before an update here, behind it there")
         for key, option, fallback in (("adam_beta1", "beta1", 0.9), ("adam_beta2", "beta2", 0.999),
                                       ("adam_epsilon", "epsilon", 1e-8)):
             if plugin == "adamw":
