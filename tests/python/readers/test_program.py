@@ -23,6 +23,7 @@ FILES: Dict[str, str] = {"titan": WHOLE, "titan2": toml("pipeline_parallel_degre
                          "dump": json.dumps(dump()), "arguments": json.dumps({**ARGUMENTS, "model_name_or_path": "Qwen/Qwen3-8B"}), "axolotl": AXOLOTL,
                          "script": MEGATRON, "automodel": RECIPE, "bridge": CONTAINER, "experiment": EXPERIMENT,
                          "qlora": axolotl("qlora", LORA + "load_in_4bit: true\n"), "lora": automodel(target_modules=["*.self_attn.*"]),
+                         "dpo": AXOLOTL + "rl: dpo\n",
                          "peft": trl(model_name_or_path="Qwen/Qwen3-8B", load_in_4bit=True)}
 
 

@@ -116,7 +116,10 @@ def test_values_are_honoured(reading: Reading, changed: Dict[str, Any], expected
     ({"deepspeed": "none.json"}, 'deepspeed names "none.json", which is not there'),
     ({"neftune_noise_alpha": 5}, "neftune_noise_alpha is 5"),
     ({"label_smoothing_factor": 0.1}, "label_smoothing_factor is 0.1"),
-    ({"beta": 0.1}, "beta is asked for, which is not done here; there is no preference learning"),
+    ({"beta": 0.1}, "beta is of preference learning: give --loss dpo if the file is for TRL's DPO"),
+    ({"loss_type": "apo_zero"}, "loss_type is of preference learning"),
+    ({"label_smoothing": 0.1}, "label_smoothing is of preference learning"),
+    ({"max_prompt_length": 8}, "max_prompt_length is of preference learning"),
     ({"model_name_or_path": "google/gemma-3-1b"}, "no preset has its sizes. Give --model"),
     ({"unheard_of": 1}, '"unheard_of" is not known here'),
     ({"fsdp_config": {"unheard_of": 1}}, '"fsdp_config.unheard_of" is not known here'),
@@ -177,7 +180,10 @@ def test_axolotl_is_honoured(reading: Reading, more: str, expected: Dict[str, st
 
 @pytest.mark.parametrize("more, message", [
     ("load_in_4bit: true\n", "load_in_4bit is true: what is trained beside weights of few bits is an adapter, and none is asked for"),
-    ("rl: dpo\n", "rl is asked for, which is not done here; there is no reinforcement or preference learning"),
+    ("rl: kto\n", 'rl is "kto", which is not done here; it may be one of dpo'),
+    ("rl: dpo\nrpo_alpha: 1\n", "rpo_alpha is asked for, which is not done here; the loss is DPO's alone"),
+    ("rl: dpo\ndpo_loss_type: [ipo]\n", 'dpo_loss_type is ["ipo"], which is not done here; sigmoid is'),
+    ("trl: {beta: 0.1}\n", "trl is asked for, which is not done here; there is no reinforcement learning"),
     ("unfrozen_parameters: [lm_head]\n", "give --train-only"),
     ("expert_parallel_size: 4\n", "expert_parallel_size is 4"),
     ("activation_offloading: disk\n", 'activation_offloading is "disk"'),
@@ -187,3 +193,36 @@ def test_axolotl_is_refused_by_name(reading: Reading, more: str, message: str) -
     reading.refused(AXOLOTL + more, message)
     reading.refused(AXOLOTL.replace("adapter:", "adapter: lora"), "3 things are not done here", "lora_r is absent, and must be given")
     reading.refused(AXOLOTL.replace("learning_rate: 2e-5\n", ""), "learning_rate is absent, and must be given")
+
+
+TRL_DPO = {"beta": 0.05, "max_length": 512, "max_prompt_length": 256, "loss_type": "sigmoid", "precompute_ref_log_probs": True, "label_smoothing": 0.1}
+OF_PREFERENCES = ("loss", "dataset", "sequence", "dpo.beta", "dpo.label-smoothing")
+
+
+def preferences(options: Dict[str, str]) -> Dict[str, str]:
+    """The options that concern preferences."""
+    return {option: options[option] for option in OF_PREFERENCES if option in options}
+
+
+def test_trl_learns_preferences_where_the_command_line_says_so(reading: Reading) -> None:
+    target = reading.read(of(**TRL_DPO), loss="dpo")
+    assert preferences(target.options) == {"dataset": "preferences", "sequence": "1024", "dpo.beta": "0.05", "dpo.label-smoothing": "0.1"}
+    assert any("a sequence holds a pair here, so that --sequence is twice the length of the file" in line for line in target.remarks)
+    assert preferences(reading.read(of(), loss="dpo", dataset="synthetic").options) == {"dpo.beta": "0.1", "dpo.label-smoothing": "0"}
+    other = reading.read(of(**TRL_DPO), loss="next-token")
+    assert preferences(other.options) == {"sequence": "512"} and not other.remarks
+    assert preferences(reading.read(of(max_length=512, label_smoothing=0)).options) == {"sequence": "512"}
+    reading.refused(of(**{**TRL_DPO, "loss_type": "hinge"}), 'loss_type is "hinge", which is not done here; sigmoid is', loss="dpo")
+    reading.refused(of(rpo_alpha=1), "rpo_alpha is asked for, which is not done here; the loss is DPO's alone", loss="dpo")
+    reading.refused(of(learning_rate=None), "learning_rate is absent, and must be given", loss="dpo")
+
+
+def test_axolotl_learns_preferences(reading: Reading) -> None:
+    text = AXOLOTL + "rl: dpo\n"
+    expected = {"loss": "dpo", "dataset": "preferences", "sequence": "16384", "dpo.beta": "0.1", "dpo.label-smoothing": "0"}
+    assert preferences(reading.read(text).options) == expected
+    more = reading.read(text + "rl_beta: 0.5\ndpo_label_smoothing: 0.2\ndpo_loss_type: [sigmoid]\n").options
+    assert preferences(more) == {**expected, "dpo.beta": "0.5", "dpo.label-smoothing": "0.2"}
+    for same in (reading.read(text + "rl_beta: 0.5\n", loss="next-token"), reading.read(AXOLOTL + "rl_beta: 0.5\n"),
+                 reading.read(AXOLOTL + "rl: kto\n", loss="next-token")):
+        assert preferences(same.options) == {"sequence": "8192"}

@@ -4,12 +4,12 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from .adapters import NO_INT8, PACKED, AdapterDefaults
+from .preferences import NO_RL, ONE_LOSS
 from .rules import (COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, no_effect, off, only, own,
                     table, under)
 from .target import Target
 from .trainer import Defaults, TrainerReader, fsdp_rules
 
-_NO_RL = "there is no reinforcement or preference learning"
 _KERNELS = "kernels are chosen by the device"
 _NAMES = {"base_model": "model_name_or_path", "micro_batch_size": "per_device_train_batch_size", "sequence_len":
           "sequence",
@@ -18,7 +18,8 @@ _NAMES = {"base_model": "model_name_or_path", "micro_batch_size": "per_device_tr
           "peft_use_dora": "use_dora", "peft_use_rslora": "use_rslora", "peft_layers_to_transform":
           "layers_to_transform", "peft_layers_pattern": "layers_pattern", "peft_layer_replication": "layer_replication",
           "peft_trainable_token_indices": "trainable_token_indices", "peft_init_lora_weights": "init_lora_weights",
-          "peft": "loftq", "bnb_4bit_use_double_quant": "use_bnb_nested_quant"}
+          "peft": "loftq", "rl_beta": "beta", "dpo_label_smoothing": "label_smoothing", "dpo_loss_type": "loss_type",
+          "bnb_4bit_use_double_quant": "use_bnb_nested_quant"}
 
 RULES = table(
     own("base_model sequence_len micro_batch_size gradient_accumulation_steps num_epochs max_steps optimizer "
@@ -49,7 +50,11 @@ RULES = table(
     no_effect("it concerns relora", "relora_prune_ratio relora_prune_method relora_cpu_offload"),
     no_effect("embeddings and the LM head get no adapters", "loraplus_lr_embedding peft_ensure_weight_tying"),
     no_effect("weights of linears lie as PyTorch's do", "lora_fan_in_fan_out"),
-    off("rl reward_model process_reward_model trl vllm ebft", _NO_RL),
+    own("rl rl_beta dpo_label_smoothing dpo_loss_type precompute_ref_log_probs"),
+    off("dpo_use_weighting dpo_loss_weights rpo_alpha", ONE_LOSS),
+    no_effect("each pair has a sequence of its own", "dpo_padding_free"),
+    no_effect(_KERNELS, "dpo_use_liger_kernel"),
+    off("reward_model process_reward_model trl vllm ebft", NO_RL),
     off("qat quantization quantize_moe_experts", "weights are not trained for a smaller dtype"),
     off("unfrozen_parameters", "give --train-only with names of the weights here, and leave this out"),
     off("lr_groups embedding_lr embedding_lr_scale", "all parameters have one learning rate"),

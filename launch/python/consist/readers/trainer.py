@@ -11,6 +11,7 @@ from .deepspeed import NO_FP16, NamedFile, strategy_of
 from .fsdp import derive_fsdp
 from .messages import as_text, in_quotes, listed, shown
 from .models import PRESETS
+from .preferences import read_preferences
 from .rules import KeyReader, Rule, Rules, drop_nulls, find_value, no_effect, only, own, under
 from .stored import StoredValues
 from .target import GOES_BEFORE, MOST_RANKS, MOST_STEPS, Strategy, Target
@@ -41,11 +42,12 @@ class TrainerReader(KeyReader):
         self.values = StoredValues(target)
         self.defaults = defaults
         self.names = names
+        self.pairs = False  # a sequence holds a pair of conversations, of which one is preferred
 
     def run(self, root: Dict[str, Any]) -> None:
         """Reads all keys, then what follows from several."""
         drop_nulls(root, self.target)
-        self.read_all(root, lambda: read_model(self.values), self._read_length, self._read_adapter,
+        self.read_all(root, lambda: read_model(self.values), self._read_loss, self._read_length, self._read_adapter,
                       self._read_precision, self._read_recompute, self._read_strategies, self._read_optimizer,
                       self._read_schedule)
 
@@ -55,6 +57,9 @@ class TrainerReader(KeyReader):
         if key.startswith("fsdp_config.") and not name.startswith("fsdp_"):
             name = "fsdp_" + name
         self.values.add(self.names.get(name, name), key, value)
+
+    def _read_loss(self) -> None:
+        self.pairs = read_preferences(self.values, by_name=self.defaults.adapter.key == "adapter")
 
     def _read_length(self) -> None:
         values, target = self.values, self.target
@@ -66,7 +71,8 @@ class TrainerReader(KeyReader):
             values.state("gradient_accumulation_steps", "accumulation",
                          values.whole("gradient_accumulation_steps", 1, 1, MOST_RANKS))
         if values.has("sequence") or self.defaults.sequence:
-            values.state("sequence", "sequence", values.whole("sequence", self.defaults.sequence or 1, 1, 10 ** 9))
+            length = values.whole("sequence", self.defaults.sequence or 1, 1, 10 ** 9)
+            values.state("sequence", "sequence", 2 * length if self.pairs else length)
         steps = values.whole("max_steps", -1, -1, MOST_STEPS)
         if steps > 0:
             values.state("max_steps", "steps", steps)
@@ -220,8 +226,8 @@ class TrainerReader(KeyReader):
                           + (": its states of 8 bits are others than those of --optimizer adamw-8bit"
                              if "8bit" in name else ""))
         values.state("optim", "optimizer", plugin)
-        if not values.has("learning_rate") and self.defaults.learning_rate is None and not target.given(
-            "learning-rate"):
+        if not values.has("learning_rate") and (self.defaults.learning_rate is None or self.pairs) and (
+                not target.given("learning-rate")):
             target.refuse("learning_rate", "is absent, and must be given")
         values.state("learning_rate", "learning-rate", values.number("learning_rate", self.defaults.learning_rate or 0))
         decay = values.number("weight_decay", 0.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from .adapters import NO_INT8, PACKED, AdapterDefaults
+from .preferences import OF_DPO, ONE_LOSS
 from .rules import (COMPILES_ALWAYS, EVALUATES, KEEPS_LOG, SAYS_CHECKPOINTS, SAYS_DATA, no_effect, off, only, own,
                     table)
 from .target import Target
@@ -60,7 +61,7 @@ RULES = table(
                                               "use_fast"),
     no_effect("the device says its own settings", "accelerator_config"),
     only("0|0.0", "neftune_noise_alpha"),
-    only("0|0.0", "label_smoothing_factor label_smoothing"),
+    only("0|0.0", "label_smoothing_factor"),
     own("use_peft lora_r lora_alpha lora_dropout lora_target_modules lora_target_parameters lora_modules_to_save "
         "use_dora use_rslora load_in_4bit bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_use_double_quant"),
     off("load_in_8bit", NO_INT8),
@@ -70,8 +71,11 @@ RULES = table(
          "group_by_length"),
     only('""|{}', "optim_args optim_target_modules galore_args"),
     only("-1", "past_index"),
-    off("beta loss_type max_prompt_length max_completion_length reference_model ref_model", "there is no preference "
-        "learning"),
+    own(" ".join(OF_DPO)),
+    off("reference_model ref_model rpo_alpha use_weighting sync_ref_model reference_free ld_alpha loss_weights",
+        ONE_LOSS),
+    no_effect("each pair has a sequence of its own", "padding_free padding_value label_pad_token_id"),
+    no_effect("there is no dropout", "disable_dropout"),
 )
 
 
