@@ -75,8 +75,10 @@ class Cases:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 return f"took longer than {limit:g} s and was killed"
-            if not select.select([stream], [], [], min(left, 1))[0]:
-                if process.poll() is not None:  # a process that outlives the program holds its output open
+            # A process that outlives the program holds its output open: what the program has written by its end is read first.
+            ended = process.poll() is not None
+            if not select.select([stream], [], [], 0 if ended else min(left, 1))[0]:
+                if ended:
                     break
                 continue
             block = os.read(stream, 1 << 16)
