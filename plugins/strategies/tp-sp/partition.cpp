@@ -40,7 +40,6 @@ class Partitioner {
     for (const Instruction& i : program_.instructions) {
       if (!feeds_another_split(i)) split_channels(i);
     }
-    find_added_to_summands();
     for (const Instruction& i : program_.instructions) old_inputs_.push_back(i.inputs.empty() ? no_tensor : i.inputs[0]);
     std::vector<Instruction> old = std::move(program_.instructions);
     program_.instructions.clear();
@@ -68,20 +67,6 @@ class Partitioner {
     for (const InstructionId at : strategies::linears_behind(program_, def_use_, tensor))
       linears.push_back(&program_.instructions[index(at)]);
     return linears;
-  }
-
-  /// Finds the linears whose output is added to that of one that will be split along its inputs. If they are, too, ranks have
-  /// summands of both, and one collective adds up all.
-  void find_added_to_summands() {
-    for (const Instruction& i : program_.instructions) {
-      if (!i.op->adds_pairs() || i.outputs.size() != 1) continue;
-      const std::vector<const Instruction*> linears = linears_behind(i.outputs[0]);
-      const auto makes_summands = [&](const Instruction* linear) { return split_.contains(linear->inputs[0]); };
-      if (std::ranges::none_of(linears, makes_summands)) continue;
-      for (const Instruction* linear : linears) {
-        if (!makes_summands(linear)) added_to_summands_.insert(linear->outputs[0]);
-      }
-    }
   }
 
   /// True if `i` is one of those in between: its output is sharded for the op that reads it.
@@ -166,8 +151,7 @@ class Partitioner {
         i.inputs[k] = append("repeat_heads", {i.inputs[k]}, attributes, {program_[i.inputs[k]].name + ".heads"});
       }
     }
-    const bool joins = added_to_summands_.contains(i.outputs[0]) && program_[i.inputs[1]].shape[in_dim] % ranks_ == 0;
-    if ((!split_.contains(i.inputs[0]) && !joins) || program_[i.inputs[1]].role != Role::parameter) return;
+    if (!split_.contains(i.inputs[0]) || program_[i.inputs[1]].role != Role::parameter) return;
     if (i.inputs.size() > 2 && i.inputs[2] != no_tensor) {
       throw UsageError("tp-sp: '" + program_[i.inputs[2]].name +
                        "' is the bias of a linear that would be split along its inputs, where each rank would add it once; "
@@ -241,7 +225,6 @@ class Partitioner {
   std::vector<TensorId> old_inputs_;           // by instruction, as it was: its first input
   std::map<TensorId, std::int64_t> repeated_;  // outputs of k and v whose heads are fewer than the ranks; head_dim
   std::set<TensorId> split_;                   // outputs of such ops (Op::channel_split) that are sharded
-  std::set<TensorId> added_to_summands_;       // see find_added_to_summands()
   std::set<TensorId> read_by_split_;           // activations that such ops read
   std::set<TensorId> read_by_linears_;         // weights
 };

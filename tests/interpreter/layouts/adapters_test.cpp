@@ -115,7 +115,17 @@ TEST(Adapters, AreCutAsTheWeightBesideThem) {
   for (const char* module : {"self_attn.o_proj", "mlp.down_proj"}) {
     EXPECT_EQ(placement(module), Placement::shard(1));
     EXPECT_EQ(placement(std::string(module) + ".lora_A"), Placement::shard(1));
-    EXPECT_EQ(placement(std::string(module) + ".lora_B"), Placement::shard(1));
+    EXPECT_EQ(placement(std::string(module) + ".lora_B"), Placement::replicate());
+  }
+}
+
+// Of many tokens, too: slices of the narrow activation's channels would be a message for each token.
+TEST(Adapters, MoveNothingAlongTheRank) {
+  for (const char* whole : {"--tp-sp.sequence-parallel=true", "--tp-sp.sequence-parallel=false"}) {
+    const Program program = adapted_step(lora + Words{"--strategy=tp-sp=2", "--ranks=2", whole});
+    for (const Instruction& i : program.instructions) {
+      if (i.op->is_collective()) EXPECT_NE(i.attributes.integer_or("dim", -1), 2) << program[i.inputs[0]].name;
+    }
   }
 }
 
