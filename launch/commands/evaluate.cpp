@@ -23,7 +23,7 @@ constexpr RunOption evaluate_options[] = {
 constexpr TakenOption evaluate_takes[] = {
     {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
     {"checkpoint", "a run's checkpoints, of which the newest counts"},
-    {"adapter", "of the run, with its options"},
+    {"adapter", "with its options; with --checkpoint that of the run"},
     {"frozen-weights", "how the weights beside the adapter lie in memory"},
     {"loss", "with its options: the loss that is evaluated; with --checkpoint that of the run"},
     {"dataset", "with its options, such as --text.eval-files FILES or --tokens.files FILES"},

@@ -53,7 +53,7 @@ constexpr RunOption generate_options[] = {
 constexpr TakenOption generate_takes[] = {
     {"model", "a Hugging Face folder; with --checkpoint the preset or folder that was trained"},
     {"checkpoint", "a run's checkpoints, of which the newest counts"},
-    {"adapter", "of the run, with its options"},
+    {"adapter", "with its options; with --checkpoint that of the run"},
     {"frozen-weights", "how the weights beside the adapter lie in memory"},
     {"optimizer", "whose passes and states are read beside the weights, if it has any"},
     {"optimizer-rules", "of the run"},

@@ -33,10 +33,11 @@ void add_options_of_checkpoint(ParsedRun& parsed, std::vector<std::string> parts
       if (n + 1 == places.size()) throw;
     }
   }
-  std::set<std::string> kept{"model",   "optimizer", "optimizer-rules", "precision",
-                             "dataset", "sequence",  "batch",           "evaluate-sequences"};
+  std::set<std::string> kept{"model",    "optimizer", "optimizer-rules",    "precision", "dataset",
+                             "sequence", "batch",     "evaluate-sequences", "adapter"};
   kept.insert(parts.begin(), parts.end());
-  parts.insert(parts.end(), {"optimizer", "precision", "dataset"});
+  parts.insert(parts.end(), {"optimizer", "precision", "dataset", "adapter"});
+  if (value_in(entries, "adapter") != no_adapter && !given("adapter")) kept.insert("frozen-weights");
   // Options of a part count where the part is the run's.
   for (const std::string& part : parts) {
     const std::string of_run = value_in(entries, part);
@@ -50,6 +51,7 @@ void add_options_of_checkpoint(ParsedRun& parsed, std::vector<std::string> parts
       if (!rule.optimizer.empty() && entry.name.starts_with(rule.optimizer + ".")) kept.insert(entry.name);
     }
   }
+  kept.erase(value_in(entries, "adapter") + ".weights");  // from which the run began
   std::erase_if(entries, [&](const ConfigEntry& entry) { return !kept.contains(entry.name); });
   add_entries(parsed, std::move(entries));
 }

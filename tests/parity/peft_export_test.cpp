@@ -192,6 +192,8 @@ TEST_F(PeftExport, IsWhatAnotherRunBeginsFrom) {
   expect_trained({"--steps", "5", "--checkpoint", folder_ / "ck", "--resume", "--export", folder_ / "merged", "--export-merged"});
   const double of_base = evaluated({"--model", base}), trained = evaluated(with_lora({"--checkpoint", folder_ / "ck"}));
   EXPECT_GT(std::abs(trained / of_base - 1), 1e-3);
+  EXPECT_EQ(evaluated({"--model", base, "--checkpoint", folder_ / "ck"}), trained) << "a checkpoint says what its run adapted";
+  EXPECT_EQ(evaluated({"--model", base, "--checkpoint", folder_ / "ck", "--adapter", "none"}), of_base);
   EXPECT_EQ(evaluated(with_lora({})), of_base);
   EXPECT_NEAR(evaluated(with_lora({"--lora.weights", folder_ / "adapter"})) / trained, 1, 1e-7);
   EXPECT_NEAR(evaluated({"--model", folder_ / "merged"}) / trained, 1, 1e-5);
@@ -284,6 +286,7 @@ TEST_F(PeftExportInBlocks, IsResumedAndEvaluatedFromCheckpoints) {
   const std::string resumed = merged("resumed", joined(more, {"--steps", "4", "--strategy", "tp-sp=2", "--ranks", "2"}));
   expect_equal(merged("whole", joined(in_blocks, {"--steps", "4"})), resumed, 2e-4F);
   const double loss = evaluated({"--model", resumed});
+  EXPECT_NEAR(evaluated({"--model", base, "--checkpoint", folder_ / "ck"}) / loss, 1, 1e-6);
   EXPECT_NEAR(evaluated(with_lora({"--checkpoint", folder_ / "ck"})) / loss, 1, 1e-6);
   EXPECT_NEAR(evaluated(with_lora(joined({"--checkpoint", folder_ / "ck"}, in_blocks))) / loss, 1, 1e-6);
   const double coarser = evaluated(with_lora({"--checkpoint", folder_ / "ck", "--frozen-weights", "nf4:8"}));
