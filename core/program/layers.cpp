@@ -48,15 +48,15 @@ std::vector<float> rope_frequencies(std::int64_t head_dim, double base) {
   return frequencies;
 }
 
-TensorId rope_table(Builder& b, std::string name, std::int64_t sequence, std::vector<float> frequencies) {
+TensorId rope_table(Builder& b, std::string name, std::int64_t sequence, std::vector<float> frequencies, double factor) {
   const auto half = static_cast<std::int64_t>(frequencies.size());
-  const auto fill = [frequencies = std::move(frequencies)](std::span<float> table) {
+  const auto fill = [frequencies = std::move(frequencies), factor = static_cast<float>(factor)](std::span<float> table) {
     const std::size_t pairs = frequencies.size();
     for (std::size_t position = 0; position * 2 * pairs < table.size(); ++position) {
       for (std::size_t i = 0; i < pairs; ++i) {
         const float angle = static_cast<float>(position) * frequencies[i];
-        table[position * 2 * pairs + i] = std::cos(angle);
-        table[position * 2 * pairs + pairs + i] = std::sin(angle);
+        table[position * 2 * pairs + i] = factor * std::cos(angle);
+        table[position * 2 * pairs + pairs + i] = factor * std::sin(angle);
       }
     }
   };

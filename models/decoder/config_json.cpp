@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "consist/config_fields.h"
 #include "consist/error.h"
 #include "consist/json_input.h"
 #include "consist/text.h"
@@ -12,83 +13,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Typed access that names the field in its errors. Null counts as absent, as transformers writes it.
-class Fields {
- public:
-  explicit Fields(const Json& json, std::string prefix = "") : json_(json), prefix_(std::move(prefix)) {}
-  bool has(const char* name) const { return json_.contains(name) && !json_[name].is_null(); }
-  bool is_null(const char* name) const { return json_.contains(name) && json_[name].is_null(); }
-  std::int64_t integer(const char* name) const {
-    require(name);
-    const Json& value = json_[name];
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
-      wrong(name, "a 64-bit integer");
-    return json_[name].get<std::int64_t>();
-  }
-  std::int64_t integer_or(const char* name, std::int64_t fallback) const { return has(name) ? integer(name) : fallback; }
-  double number(const char* name) const {
-    require(name);
-    if (!json_[name].is_number()) wrong(name, "a number");
-    return json_[name].get<double>();
-  }
-  double number_or(const char* name, double fallback) const { return has(name) ? number(name) : fallback; }
-  bool boolean_or(const char* name, bool fallback) const {
-    if (!has(name)) return fallback;
-    if (!json_[name].is_boolean()) wrong(name, "true or false");
-    return json_[name].get<bool>();
-  }
-  std::string text_or(const char* name, const char* fallback) const {
-    if (!has(name)) return fallback;
-    if (!json_[name].is_string()) wrong(name, "a text");
-    return json_[name].get<std::string>();
-  }
-  const Json& operator[](const char* name) const { return json_[name]; }
-
- private:
-  void require(const char* name) const {
-    if (!has(name)) throw DataError("the field \"" + prefix_ + name + "\" is missing");
-  }
-  [[noreturn]] void wrong(const char* name, const char* expected) const {
-    throw DataError("the field \"" + prefix_ + name + "\" is " + shown(json_[name]) + "; it must be " + expected);
-  }
-  const Json& json_;
-  std::string prefix_;
-};
+using Fields = ConfigFields;
 
 [[noreturn]] void not_supported(const std::string& field, const std::string& value, const std::string& instead) {
   throw DataError("the field \"" + field + "\" is " + value + ", which is not supported" +
                   (instead.empty() ? "" : "; " + instead));
-}
-
-RopeScaling parse_scaling(const Json& json, const char* field) {
-  if (!json.is_object()) not_supported(field, shown(json), "it must be an object");
-  const Fields f(json, std::string(field) + ".");
-  for (const auto& [key, value] : json.items()) {
-    if (value.is_object())
-      not_supported(std::string(field) + "." + in_quotes(key), "an object", "all layers must share one rotary embedding");
-  }
-  if (f.number_or("partial_rotary_factor", 1) != 1)
-    not_supported(std::string(field) + ".partial_rotary_factor", shown(f["partial_rotary_factor"]), "");
-  const std::string kind = f.has("rope_type") ? f.text_or("rope_type", "default") : f.text_or("type", "default");
-  RopeScaling scaling;
-  if (kind == "default") return scaling;
-  if (kind == "linear") {
-    scaling.kind = RopeScaling::Kind::linear;
-    scaling.factor = f.number("factor");
-  } else if (kind == "llama3") {
-    scaling.kind = RopeScaling::Kind::llama3;
-    scaling.factor = f.number("factor");
-    scaling.low_freq_factor = f.number("low_freq_factor");
-    scaling.high_freq_factor = f.number("high_freq_factor");
-    scaling.original_max_position_embeddings = f.integer("original_max_position_embeddings");
-    if (scaling.high_freq_factor <= scaling.low_freq_factor || scaling.original_max_position_embeddings < 1) {
-      throw DataError(std::string("the factors in \"") + field + "\" make no sense: " + shown(json));
-    }
-  } else {
-    not_supported(std::string(field) + ".rope_type", in_quotes(kind), "supported are default, linear and llama3");
-  }
-  if (!(scaling.factor > 0)) throw DataError(std::string("\"factor\" in \"") + field + "\" must be positive");
-  return scaling;
 }
 
 /// Experts of a layer, 0: none. transformers 4 writes "num_local_experts" for Mixtral and "num_experts" for Qwen3, transformers 5
@@ -275,8 +204,7 @@ void parse_token_ids(const Fields& f, Config& c) {
 }  // namespace
 
 Config parse_config_json(std::string_view text, std::span<const Variant> variants) {
-  const Json json = parse_json(text, "it");
-  if (!json.is_object()) throw DataError("it is no JSON object");
+  const Json json = parse_config(text);
   const Fields f(json);
   const Variant& variant = variant_of(f, variants);
   check_model_type(f, variant);
@@ -300,7 +228,7 @@ Config parse_config_json(std::string_view text, std::span<const Variant> variant
   // comes before the one outside, as in transformers 5.
   for (const char* field : {"rope_scaling", "rope_parameters"}) {
     if (!f.has(field) || (f[field].is_object() && f[field].empty())) continue;
-    c.rope_scaling = parse_scaling(f[field], field);
+    c.rope_scaling = read_rope_scaling(f[field], field, c.max_positions);
     c.rope_theta = Fields(f[field], std::string(field) + ".").number_or("rope_theta", c.rope_theta);
     break;
   }
@@ -335,15 +263,7 @@ std::string to_config_json(const Config& c) {
                               {"attention_bias", false},
                               {"rope_theta", c.rope_theta},
                               {"torch_dtype", c.weights_dtype}};
-  const RopeScaling& s = c.rope_scaling;
-  if (s.kind == RopeScaling::Kind::linear) json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", s.factor}};
-  if (s.kind == RopeScaling::Kind::llama3) {
-    json["rope_scaling"] = {{"rope_type", "llama3"},
-                            {"factor", s.factor},
-                            {"low_freq_factor", s.low_freq_factor},
-                            {"high_freq_factor", s.high_freq_factor},
-                            {"original_max_position_embeddings", s.original_max_position_embeddings}};
-  }
+  write_rope_scaling(c.rope_scaling, json);
   if (c.window > 0) {
     json["use_sliding_window"] = true;
     json["sliding_window"] = c.window;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <vector>
 
 #include "consist/error.h"
@@ -11,28 +10,6 @@
 
 namespace consist::decoder {
 namespace {
-
-/// Radians per position of each pair of channels, scaled as transformers does it.
-std::vector<float> rope_frequencies(const Config& c) {
-  std::vector<float> frequencies = layers::rope_frequencies(c.head_dim, c.rope_theta);
-  const RopeScaling& s = c.rope_scaling;
-  for (float& frequency : frequencies) {
-    if (s.kind == RopeScaling::Kind::linear) frequency /= static_cast<float>(s.factor);
-    if (s.kind == RopeScaling::Kind::llama3) {
-      // Long wavelengths are stretched by `factor`, short ones kept, those between interpolated.
-      const float length = static_cast<float>(s.original_max_position_embeddings);
-      const float wavelength = 2.0F * std::numbers::pi_v<float> / frequency;
-      if (wavelength > length / static_cast<float>(s.low_freq_factor)) {
-        frequency /= static_cast<float>(s.factor);
-      } else if (wavelength >= length / static_cast<float>(s.high_freq_factor)) {
-        const auto low = static_cast<float>(s.low_freq_factor), high = static_cast<float>(s.high_freq_factor);
-        const float smooth = (length / wavelength - low) / (high - low);
-        frequency = (1.0F - smooth) * frequency / static_cast<float>(s.factor) + smooth * frequency;
-      }
-    }
-  }
-  return frequencies;
-}
 
 /// Creates parameters under Hugging Face's names.
 class Weights {
@@ -161,38 +138,27 @@ std::int64_t Config::padding_row() const {
 
 Decoder::Decoder(Config config) : config_(std::move(config)) {
   config_.check();
-}
-
-ModelSizes Decoder::sizes() const {
   const Config& c = config_;
-  const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  const MixtureConfig& m = c.mixture;
-  const std::int64_t attention_matrices = c.hidden * (2 * q + 2 * kv), expert = 3 * c.hidden * m.ffn, sparse = m.layers(),
-                     dense_matrices = (c.layers - sparse) * 3 * c.hidden * c.ffn, router_matrices = sparse * c.hidden * m.experts;
-  // Parameters of all experts, and of those that one token uses.
-  const std::int64_t matrices = c.layers * attention_matrices + dense_matrices + router_matrices + sparse * m.experts * expert,
-                     active = c.layers * attention_matrices + dense_matrices + router_matrices + sparse * m.choices * expert;
-  const std::int64_t layer_vectors = 2 * c.hidden + (c.qkv_bias ? q + 2 * kv : 0) + (c.qk_norm ? 2 * c.head_dim : 0);
-  const std::int64_t table = c.vocabulary * c.hidden;
-  return {.layers = c.layers,
-          .heads = c.heads,
-          .kv_heads = c.kv_heads,
-          .head_dim = c.head_dim,
-          .hidden = c.hidden,
-          .ffn = c.ffn,
-          .vocabulary = c.vocabulary,
-          .max_sequence = c.max_positions,
-          .parameters = matrices + c.layers * layer_vectors + c.hidden + (c.tied ? 1 : 2) * table,
-          .matmul_parameters = active + table,
-          .window = c.window,
-          .windowed_layers = c.window > 0 ? std::count(c.windowed.begin(), c.windowed.end(), true) : 0,
-          .experts = m.layers() > 0 ? m.experts : 0};
+  sizes_ = {.layers = c.layers,
+            .heads = c.heads,
+            .kv_heads = c.kv_heads,
+            .head_dim = c.head_dim,
+            .hidden = c.hidden,
+            .ffn = c.ffn,
+            .vocabulary = c.vocabulary,
+            .max_sequence = c.max_positions,
+            .window = c.window,
+            .windowed_layers = c.window > 0 ? std::count(c.windowed.begin(), c.windowed.end(), true) : 0,
+            .experts = c.mixture.layers() > 0 ? c.mixture.experts : 0};
+  count_parameters(*this, sizes_);
 }
 
 TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const {
   const Config& c = config_;
   const std::int64_t q_channels = c.heads * c.head_dim, kv_channels = c.kv_heads * c.head_dim;
-  const TensorId table = layers::rope_table(b, "rope.table", b[ids].shape[1], rope_frequencies(c));
+  const TensorId table =
+      layers::rope_table(b, "rope.table", b[ids].shape[1], rope_frequencies(c.head_dim, c.rope_theta, c.rope_scaling),
+                         c.rope_scaling.table_factor());
   const Weights top(b, c, "model.");
   const TensorId embedding = top.matrix("embed_tokens", c.vocabulary, c.hidden);
   TensorId x = layers::embedding(b, ids, embedding, "model.embed_tokens", c.padding_row());

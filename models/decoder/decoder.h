@@ -7,18 +7,9 @@
 #include <vector>
 
 #include "consist/model.h"
+#include "consist/rope_scaling.h"
 
 namespace consist::decoder {
-
-/// Changes of rope's frequencies for longer contexts; field names as in config.json.
-struct RopeScaling {
-  enum class Kind { none, linear, llama3 };
-  Kind kind = Kind::none;
-  double factor = 1;
-  double low_freq_factor = 1;
-  double high_freq_factor = 4;
-  std::int64_t original_max_position_embeddings = 8192;
-};
 
 /// Layers whose feed-forward part is a mixture of experts.
 struct MixtureConfig {
@@ -77,13 +68,14 @@ struct Config {
 class Decoder final : public Architecture {
  public:
   explicit Decoder(Config config);
-  ModelSizes sizes() const override;
+  ModelSizes sizes() const override { return sizes_; }
   TensorId build(Builder& builder, TensorId ids, TensorId targets, double loss_scale) const override;
   std::string config_json() const override;
   const Config& config() const noexcept { return config_; }
 
  private:
   Config config_;
+  ModelSizes sizes_;
 };
 
 }  // namespace consist::decoder

@@ -6,10 +6,9 @@ namespace {
 
 using namespace consist;
 using decoder::Config;
-using decoder::RopeScaling;
 
-constexpr RopeScaling llama31{RopeScaling::Kind::llama3, 8, 1, 4, 8192};
-constexpr RopeScaling llama32{RopeScaling::Kind::llama3, 32, 1, 4, 8192};
+constexpr RopeScaling llama31{.kind = RopeScaling::Kind::llama3, .factor = 8};
+constexpr RopeScaling llama32{.kind = RopeScaling::Kind::llama3, .factor = 32};
 
 /// Sizes as in the published config.json files.
 Config llama(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t kv_heads, std::int64_t ffn,

@@ -139,8 +139,8 @@ TEST_F(ExternalDeepSeekFamily, WhatWouldBeComputedOtherwiseIsRefused) {
   EXPECT_THAT(refusal("deepseek-v3-experts", "num_experts_per_tok", 5),
               HasSubstr("the groups that are kept have only 4 experts"));
   EXPECT_THAT(refusal("deepseek-v3-experts", "scoring_func", "softmax"), HasSubstr("this plugin supports \"sigmoid\""));
-  EXPECT_THAT(refusal("deepseek-v2", "rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}),
-              HasSubstr(R"("rope_type" is "yarn")"));
+  EXPECT_THAT(refusal("deepseek-v2", "rope_scaling", {{"rope_type", "longrope"}, {"factor", 2.0}}),
+              HasSubstr("supported are default, linear, llama3 and yarn"));
   EXPECT_THAT(refusal("deepseek-v2", "num_experts_per_tok", 5), HasSubstr("between 1 and \"n_routed_experts\", which is 4"));
   EXPECT_THAT(refusal("deepseek-v2", "topk_method", "group_limited_greedy"), HasSubstr("this plugin supports \"greedy\""));
 }

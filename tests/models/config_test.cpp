@@ -126,7 +126,7 @@ TEST(LlamaConfig, RefusesByNameWhatItWouldComputeWrongly) {
                                                          {"num_experts", 8},
                                                          {"num_local_experts", 8},
                                                          {"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}},
-                                                         {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}},
+                                                         {"rope_scaling", {{"rope_type", "yarn"}}},
                                                          {"rope_scaling", {{"rope_type", "longrope"}}},
                                                          {"rope_scaling", {{"rope_type", "linear"}, {"factor", 0.0}}},
                                                          {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}},
@@ -140,8 +140,8 @@ TEST(LlamaConfig, RefusesByNameWhatItWouldComputeWrongly) {
 
 TEST(LlamaConfig, NamesTheUnknownRopeType) {
   json file = llama_json();
-  file["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
-  expect_refused(file, "yarn");
+  file["rope_scaling"] = {{"rope_type", "longrope"}, {"factor", 4.0}};
+  expect_refused(file, "longrope");
 }
 
 TEST(LlamaConfig, RefusesTextThatIsNoJsonObject) {

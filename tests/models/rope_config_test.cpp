@@ -107,6 +107,35 @@ TEST(RopeTable, Llama3ScalingIsThatOfTransformers) {
   EXPECT_EQ(parse(newer)->config_json(), parse(file)->config_json());
 }
 
+TEST(RopeTable, YarnIsThatOfTransformers) {
+  json file = wide_llama_json();
+  file["max_position_embeddings"] = 8192;
+  const json by_factor{{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 2048}};
+  file["rope_scaling"] = by_factor;
+  expect_table(file, {{0, 3, 1.13862944F, 0},
+                      {1, 0, 0.615204155F, 0.958123624F},
+                      {4095, 20, -0.0143273287F, 1.13853931F},
+                      {8191, 30, 0.987660468F, 0.566571951F},
+                      {8191, 40, 0.644195974F, 0.938876212F},
+                      {5000, 63, 1.12678766F, 0.163788423F}});
+  EXPECT_EQ(parse(json::parse(parse(file)->config_json()))->config_json(), parse(file)->config_json());
+  file["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};  // of the model's positions
+  expect_table(file, {{4095, 20, -0.669249952F, -0.921184838F}, {8191, 40, -0.123923555F, 1.13186574F}});
+  file["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8.0},    {"original_max_position_embeddings", 2048},
+                          {"beta_fast", 16.0},   {"beta_slow", 2.0}, {"attention_factor", 1.5}};
+  expect_table(file,
+               {{1, 0, 0.810453534F, 1.26220644F}, {4095, 20, -0.881651998F, -1.21354425F}, {1, 45, 1.5F, 0.000288736221F}});
+  file["rope_scaling"] = by_factor;
+  file["rope_scaling"]["mscale"] = 0.707;
+  file["rope_scaling"]["mscale_all_dim"] = 1.0;
+  expect_table(file, {{7, 5, -0.930111885F, -0.254594475F}, {8191, 40, 0.545581818F, 0.795152128F}});
+  file["rope_scaling"] = by_factor;
+  file["rope_scaling"]["truncate"] = false;
+  expect_refused(file, "rope_scaling.truncate");
+  file["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 0.5}};
+  expect_refused(file, "rope_scaling.factor");
+}
+
 TEST(RopeTable, NewerFormWithoutScalingCarriesTheta) {
   json newer = wide_llama_json();
   newer.erase("rope_theta");

@@ -32,8 +32,10 @@ CONSIST_API TensorId layer_norm(Builder& b, TensorId x, TensorId weight, TensorI
 /// Radians per position of each pair of channels of a head, base^(−2i/head_dim), in f32 as transformers computes them.
 CONSIST_API std::vector<float> rope_frequencies(std::int64_t head_dim, double base);
 
-/// The table that rope() takes, [sequence, 2 · frequencies], in f32 as transformers computes it.
-CONSIST_API TensorId rope_table(Builder& b, std::string name, std::int64_t sequence, std::vector<float> frequencies);
+/// The table that rope() takes, [sequence, 2 · frequencies], in f32 as transformers computes it. Its elements have `factor`
+/// (RopeScaling::table_factor()).
+CONSIST_API TensorId rope_table(Builder& b, std::string name, std::int64_t sequence, std::vector<float> frequencies,
+                                double factor = 1);
 
 /// Rotary position embedding (Su et al., 2021), half-split as in Hugging Face, of heads of `head_dim` channels in x
 /// [batch, sequence, heads*head_dim], after an RMSNorm of each head with `norm_weight` [head_dim] if that is given (Qwen3's

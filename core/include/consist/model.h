@@ -48,6 +48,10 @@ class CONSIST_API Architecture {
   virtual std::string config_json() const = 0;
 };
 
+/// Counts ModelSizes::parameters and matmul_parameters in what build() emits for one token: those of experts as many as one token
+/// uses. For constructors of architectures, which may call it once they can build.
+CONSIST_API void count_parameters(const Architecture& architecture, ModelSizes& sizes);
+
 /// The plugin kind "model": a family of architectures.
 class CONSIST_API Model {
  public:

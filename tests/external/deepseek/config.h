@@ -2,24 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
+#include "consist/rope_scaling.h"
+
 namespace deepseek {
 
-/// Positions beyond those that the model was first trained for (YaRN, Peng et al., 2023): "rope_scaling" of config.json, whose
-/// names these are.
-struct Yarn {
-  double factor = 0;  ///< 0: there is none
-  double beta_fast = 32, beta_slow = 1, mscale = 0, mscale_all_dim = 0;
-  std::int64_t original_max_position_embeddings = 0;
-
-  bool any() const { return factor > 0; }
-};
-
-/// Field names as in config.json. Values that a file leaves out are transformers' for DeepSeek-V2, which read_config() replaces
-/// for DeepSeek-V3.
+/// Field names as in config.json. Values that a file leaves out are transformers' for DeepSeek-V2, and of read_config() those for
+/// DeepSeek-V3.
 struct Config {
   std::int64_t version = 2;
   std::int64_t vocab_size = 32000, hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32,
@@ -29,23 +20,14 @@ struct Config {
   std::int64_t first_k_dense_replace = 0;  ///< layers before the first with experts
   std::int64_t n_shared_experts = 2, num_experts_per_tok = 0;
   std::int64_t n_group = 1, topk_group = 1;  ///< groups of experts, and those of a token's choices (DeepSeek-V3)
-  std::int64_t pad_token_id = -1;  ///< whose row of the embedding gets no gradient from there; -1: none
+  std::int64_t pad_token_id = -1;            ///< whose row of the embedding gets no gradient from there; -1: none
   double rms_norm_eps = 1e-6, rope_theta = 1e4, initializer_range = 0.02, routed_scaling_factor = 1;
   bool tie_word_embeddings = false, norm_topk_prob = false;
-  Yarn yarn;
+  consist::RopeScaling rope_scaling;
 
-  bool is_dense(std::int64_t layer) const { return layer < first_k_dense_replace; }
-  std::int64_t dense_layers() const {
-    return first_k_dense_replace < num_hidden_layers ? first_k_dense_replace : num_hidden_layers;
-  }
+  bool has_experts() const { return first_k_dense_replace < num_hidden_layers; }
   std::int64_t qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
-
-  /// The factor of scores.
-  double score_scale() const;
 };
-
-/// A row for each position: the cosines of all pairs of rotated channels, then the sines, both with YaRN's factor.
-void fill_rope_table(const Config& config, std::span<float> table);
 
 /// ERRORS: DataError naming the field.
 Config read_config(std::string_view text);

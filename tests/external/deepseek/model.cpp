@@ -4,7 +4,9 @@
 // No op and no kernel of its own: parts of heads are the ops split and concat.
 #include "consist/model.h"
 
+#include <cmath>
 #include <string>
+#include <utility>
 
 #include "config.h"
 #include "consist/error.h"
@@ -24,8 +26,9 @@ class Decoder {
   Decoder(Builder& b, const Config& c) : b_(b), c_(c) {}
 
   TensorId build(TensorId ids, TensorId targets, double loss_scale) {
-    table_ = b_.constant("rope.table", {b_[ids].shape[1], c_.qk_rope_head_dim},
-                         [c = c_](std::span<float> table) { deepseek::fill_rope_table(c, table); });
+    table_ =
+        layers::rope_table(b_, "rope.table", b_[ids].shape[1],
+                           rope_frequencies(c_.qk_rope_head_dim, c_.rope_theta, c_.rope_scaling), c_.rope_scaling.table_factor());
     documents_ = b_.field("document_start");
     const TensorId words = matrix("model.embed_tokens", c_.vocab_size, c_.hidden_size);
     TensorId x = layers::embedding(b_, ids, words, "model.embed_tokens", c_.pad_token_id);
@@ -34,7 +37,7 @@ class Decoder {
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
       x = attention(added(x, prefix + "input_layernorm"), prefix + "self_attn.");
       x = added(x, prefix + "post_attention_layernorm");
-      x = c_.is_dense(layer) ? mlp(x, prefix + "mlp.", c_.intermediate_size) : experts(x, prefix + "mlp.");
+      x = layer < c_.first_k_dense_replace ? mlp(x, prefix + "mlp.", c_.intermediate_size) : experts(x, prefix + "mlp.");
     }
     b_.tag.layer = -1;
     x = added(x, "model.norm");
@@ -85,8 +88,14 @@ class Decoder {
     const TensorId queries = layers::concat(b_, {q_parts[0], q_rotated}, heads, prefix + "queries"),
                    keys = layers::concat(b_, {kv_parts[0]}, heads, prefix + "keys", {k_rotated});
     const TensorId mixed = layers::attention(b_, queries, keys, kv_parts[1], c_.qk_head_dim(), prefix + "attention", 0,
-                                             documents_, {.scale = c_.score_scale()});
+                                             documents_, {.scale = score_scale()});
     return linear(mixed, prefix + "o_proj", c_.hidden_size);
+  }
+
+  double score_scale() const {
+    const double scale = 1 / std::sqrt(static_cast<double>(c_.qk_head_dim()));
+    if (c_.version == 2 || c_.rope_scaling.mscale_all_dim == 0) return scale;  // transformers leaves it out for DeepSeek-V2
+    return scale * std::pow(c_.rope_scaling.magnitude(c_.rope_scaling.mscale_all_dim), 2);
   }
 
   TensorId mlp(TensorId x, const std::string& prefix, std::int64_t ffn) {
@@ -128,34 +137,20 @@ class Decoder {
 
 class DeepSeek final : public Architecture {
  public:
-  explicit DeepSeek(Config config) : c_(config) {}
-
-  ModelSizes sizes() const override {
-    const std::int64_t heads = c_.num_attention_heads, queries = heads * c_.qk_head_dim(), hidden = c_.hidden_size;
-    const std::int64_t of_queries = c_.q_lora_rank > 0 ? c_.q_lora_rank * (hidden + queries) : hidden * queries;
-    const std::int64_t of_keys =
-        hidden * (c_.kv_lora_rank + c_.qk_rope_head_dim) + c_.kv_lora_rank * heads * (c_.qk_nope_head_dim + c_.v_head_dim);
-    const std::int64_t attention = of_queries + of_keys + heads * c_.v_head_dim * hidden;
-    const std::int64_t dense = c_.dense_layers(), sparse = c_.num_hidden_layers - dense,
-                       expert = 3 * hidden * c_.moe_intermediate_size;
-    const std::int64_t beside_experts = attention * c_.num_hidden_layers + dense * 3 * hidden * c_.intermediate_size +
-                                        sparse * (hidden * c_.n_routed_experts + c_.n_shared_experts * expert);
-    const std::int64_t norms = c_.num_hidden_layers * (2 * hidden + c_.q_lora_rank + c_.kv_lora_rank) + hidden;
-    const std::int64_t biases = c_.version == 3 ? sparse * c_.n_routed_experts : 0;
-    const std::int64_t words = c_.vocab_size * hidden;
-    return {.layers = c_.num_hidden_layers,
-            .heads = heads,
-            .kv_heads = heads,
-            .head_dim = c_.qk_head_dim(),
-            .hidden = hidden,
-            .ffn = c_.intermediate_size,
-            .vocabulary = c_.vocab_size,
-            .max_sequence = c_.max_position_embeddings,
-            .parameters = beside_experts + sparse * c_.n_routed_experts * expert + norms + biases +
-                          (c_.tie_word_embeddings ? 1 : 2) * words,
-            .matmul_parameters = beside_experts + sparse * c_.num_experts_per_tok * expert + words,
-            .experts = sparse > 0 ? c_.n_routed_experts : 0};
+  explicit DeepSeek(Config config) : c_(std::move(config)) {
+    sizes_ = {.layers = c_.num_hidden_layers,
+              .heads = c_.num_attention_heads,
+              .kv_heads = c_.num_attention_heads,
+              .head_dim = c_.qk_head_dim(),
+              .hidden = c_.hidden_size,
+              .ffn = c_.intermediate_size,
+              .vocabulary = c_.vocab_size,
+              .max_sequence = c_.max_position_embeddings,
+              .experts = c_.has_experts() ? c_.n_routed_experts : 0};
+    count_parameters(*this, sizes_);
   }
+
+  ModelSizes sizes() const override { return sizes_; }
   TensorId build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const override {
     return Decoder(b, c_).build(ids, targets, loss_scale);
   }
@@ -163,6 +158,7 @@ class DeepSeek final : public Architecture {
 
  private:
   Config c_;
+  ModelSizes sizes_;
 };
 
 class Family final : public Model {
@@ -174,35 +170,23 @@ class Family final : public Model {
   }
   std::unique_ptr<Architecture> from_preset(std::string_view name) const override {
     Config c;
-    c.q_lora_rank = 0;
-    c.first_k_dense_replace = 1;
-    c.max_position_embeddings = 4096;
+    c.q_lora_rank = 0, c.first_k_dense_replace = 1;
     if (name == "deepseek-v2-lite") {
-      c.vocab_size = 102400;
-      c.hidden_size = 2048;
-      c.intermediate_size = 10944;
-      c.num_hidden_layers = 27;
-      c.num_attention_heads = 16;
-      c.moe_intermediate_size = 1408;
-      c.num_experts_per_tok = 6;
-      c.max_position_embeddings = 163840;
-      c.yarn = {.factor = 40, .mscale = 0.707, .mscale_all_dim = 0.707, .original_max_position_embeddings = 4096};
+      c.vocab_size = 102400, c.hidden_size = 2048, c.intermediate_size = 10944, c.num_hidden_layers = 27;
+      c.num_attention_heads = 16, c.moe_intermediate_size = 1408, c.num_experts_per_tok = 6, c.max_position_embeddings = 163840;
+      c.rope_scaling = {.kind = RopeScaling::Kind::yarn,
+                        .factor = 40,
+                        .mscale = 0.707,
+                        .mscale_all_dim = 0.707,
+                        .original_max_position_embeddings = 4096};
     } else if (name == "deepseek-tiny") {
-      c.vocab_size = 4096;
-      c.hidden_size = 128;
-      c.intermediate_size = 384;
-      c.num_hidden_layers = c.num_attention_heads = 4;
-      c.kv_lora_rank = 64;
-      c.qk_nope_head_dim = c.v_head_dim = 32;
-      c.qk_rope_head_dim = 16;
-      c.moe_intermediate_size = 96;
-      c.n_routed_experts = 8;
-      c.n_shared_experts = 1;
-      c.num_experts_per_tok = 2;
+      c.vocab_size = 4096, c.hidden_size = 128, c.intermediate_size = 384, c.num_hidden_layers = c.num_attention_heads = 4;
+      c.kv_lora_rank = 64, c.qk_nope_head_dim = c.v_head_dim = 32, c.qk_rope_head_dim = 16, c.moe_intermediate_size = 96;
+      c.n_routed_experts = 8, c.n_shared_experts = 1, c.num_experts_per_tok = 2, c.max_position_embeddings = 4096;
     } else {
       throw UsageError("there is no preset '" + std::string(name) + "'");
     }
-    return std::make_unique<DeepSeek>(c);
+    return std::make_unique<DeepSeek>(std::move(c));
   }
   bool accepts(std::string_view architecture) const override {
     return architecture == "DeepseekV2ForCausalLM" || architecture == "DeepseekV3ForCausalLM";

@@ -98,25 +98,21 @@ class Decoder {
 
 class Gemma3 final : public Architecture {
  public:
-  explicit Gemma3(Config config) : c_(std::move(config)) {}
-
-  ModelSizes sizes() const override {
-    const std::int64_t q = c_.num_attention_heads * c_.head_dim, kv = c_.num_key_value_heads * c_.head_dim;
-    const std::int64_t matrices = c_.num_hidden_layers * c_.hidden_size * (2 * q + 2 * kv + 3 * c_.intermediate_size);
-    const std::int64_t table = c_.vocab_size * c_.hidden_size;
-    return {.layers = c_.num_hidden_layers,
-            .heads = c_.num_attention_heads,
-            .kv_heads = c_.num_key_value_heads,
-            .head_dim = c_.head_dim,
-            .hidden = c_.hidden_size,
-            .ffn = c_.intermediate_size,
-            .vocabulary = c_.vocab_size,
-            .max_sequence = c_.max_position_embeddings,
-            .parameters = matrices + c_.num_hidden_layers * (4 * c_.hidden_size + 2 * c_.head_dim) + c_.hidden_size + table,
-            .matmul_parameters = matrices + table,
-            .window = c_.sliding_window,
-            .windowed_layers = std::count(c_.slides.begin(), c_.slides.end(), true)};
+  explicit Gemma3(Config config) : c_(std::move(config)) {
+    sizes_ = {.layers = c_.num_hidden_layers,
+              .heads = c_.num_attention_heads,
+              .kv_heads = c_.num_key_value_heads,
+              .head_dim = c_.head_dim,
+              .hidden = c_.hidden_size,
+              .ffn = c_.intermediate_size,
+              .vocabulary = c_.vocab_size,
+              .max_sequence = c_.max_position_embeddings,
+              .window = c_.sliding_window,
+              .windowed_layers = std::count(c_.slides.begin(), c_.slides.end(), true)};
+    count_parameters(*this, sizes_);
   }
+
+  ModelSizes sizes() const override { return sizes_; }
   TensorId build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const override {
     return Decoder(b, c_).build(ids, targets, loss_scale);
   }
@@ -124,6 +120,7 @@ class Gemma3 final : public Architecture {
 
  private:
   Config c_;
+  ModelSizes sizes_;
 };
 
 class Family final : public Model {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "consist/config_fields.h"
 #include "consist/error.h"
 #include "consist/layers.h"
 #include "consist/plugin.h"
@@ -13,7 +14,7 @@ namespace {
 using namespace consist;
 
 /// Field names as in config.json, and transformers' values for those that a file leaves out.
-struct Sizes {
+struct Fields {
   std::int64_t vocab_size = 32000, hidden_size = 4096, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,
                head_dim = 128, intermediate_size = 14336, max_position_embeddings = 131072;
   std::int64_t sliding_window = 4096;  ///< 0: attention sees everything before it
@@ -22,25 +23,21 @@ struct Sizes {
 
 class Mistral final : public Architecture {
  public:
-  explicit Mistral(const Sizes& sizes) : s_(sizes) {}
-
-  ModelSizes sizes() const override {
-    const std::int64_t q = s_.num_attention_heads * s_.head_dim, kv = s_.num_key_value_heads * s_.head_dim;
-    const std::int64_t matrices = s_.hidden_size * (2 * q + 2 * kv) + 3 * s_.hidden_size * s_.intermediate_size;
-    const std::int64_t table = s_.vocab_size * s_.hidden_size;
-    return {.layers = s_.num_hidden_layers,
-            .heads = s_.num_attention_heads,
-            .kv_heads = s_.num_key_value_heads,
-            .head_dim = s_.head_dim,
-            .hidden = s_.hidden_size,
-            .ffn = s_.intermediate_size,
-            .vocabulary = s_.vocab_size,
-            .max_sequence = s_.max_position_embeddings,
-            .parameters = s_.num_hidden_layers * (matrices + 2 * s_.hidden_size) + s_.hidden_size + 2 * table,
-            .matmul_parameters = s_.num_hidden_layers * matrices + table,
-            .window = s_.sliding_window,
-            .windowed_layers = s_.sliding_window > 0 ? s_.num_hidden_layers : 0};
+  explicit Mistral(const Fields& fields) : s_(fields) {
+    sizes_ = {.layers = s_.num_hidden_layers,
+              .heads = s_.num_attention_heads,
+              .kv_heads = s_.num_key_value_heads,
+              .head_dim = s_.head_dim,
+              .hidden = s_.hidden_size,
+              .ffn = s_.intermediate_size,
+              .vocabulary = s_.vocab_size,
+              .max_sequence = s_.max_position_embeddings,
+              .window = s_.sliding_window,
+              .windowed_layers = s_.sliding_window > 0 ? s_.num_hidden_layers : 0};
+    count_parameters(*this, sizes_);
   }
+
+  ModelSizes sizes() const override { return sizes_; }
 
   TensorId build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const override {
     const std::int64_t hidden = s_.hidden_size, q_channels = s_.num_attention_heads * s_.head_dim,
@@ -82,60 +79,36 @@ class Mistral final : public Architecture {
 
   std::string config_json() const override {
     nlohmann::ordered_json json{{"architectures", {"MistralForCausalLM"}}, {"model_type", "mistral"}, {"hidden_act", "silu"}};
-    for_each_integer(s_, [&](const char* name, std::int64_t value) { json[name] = value; });
+    for_each_field(s_, [&](const char* name, const auto& value) { json[name] = value; });
     json["sliding_window"] = s_.sliding_window > 0 ? nlohmann::ordered_json(s_.sliding_window) : nlohmann::ordered_json();
-    json["rms_norm_eps"] = s_.rms_norm_eps;
-    json["rope_theta"] = s_.rope_theta;
-    json["initializer_range"] = s_.initializer_range;
     json["tie_word_embeddings"] = false;
     return json.dump(2) + "\n";
   }
 
   /// Throws DataError naming the field.
-  static Sizes read(std::string_view text) {
-    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-    if (!json.is_object()) throw DataError("config.json is no JSON object");
-    Sizes sizes;
-    sizes.head_dim = 0;
-    for_each_integer(sizes, [&](const char* name, std::int64_t& value) {
-      if (!json.contains(name) || json[name].is_null()) return;
-      if (!json[name].is_number_integer() || json[name] < 1 || json[name] > (1 << 24)) {
-        throw DataError(std::string("\"") + name + "\" is " + json[name].dump() + "; it must be an integer between 1 and " +
-                        std::to_string(1 << 24));
-      }
-      value = json[name].get<std::int64_t>();
-    });
-    if (json.contains("sliding_window")) {
-      const nlohmann::json& window = json["sliding_window"];
-      if (!window.is_null() && (!window.is_number_integer() || window < 1)) {
-        throw DataError("\"sliding_window\" is " + window.dump() + "; it must be null or an integer above 0");
-      }
-      sizes.sliding_window = window.is_null() ? 0 : window.get<std::int64_t>();
-    }
-    for (const auto& [name, value] : {std::pair{"rms_norm_eps", &sizes.rms_norm_eps},
-                                      {"rope_theta", &sizes.rope_theta},
-                                      {"initializer_range", &sizes.initializer_range}}) {
-      if (!json.contains(name)) continue;
-      if (!json[name].is_number() || !(json[name].get<double>() > 0)) {
-        throw DataError(std::string("\"") + name + "\" is " + json[name].dump() + "; it must be a number above 0");
-      }
-      *value = json[name].get<double>();
-    }
-    refuse(json, "hidden_act", "silu");
-    refuse(json, "tie_word_embeddings", false);
-    refuse(json, "rope_scaling", nullptr);
-    refuse(json, "attention_dropout", 0);
-    if (sizes.num_attention_heads % sizes.num_key_value_heads != 0) {
-      throw DataError("\"num_attention_heads\" must be a multiple of \"num_key_value_heads\"");
-    }
-    if (sizes.head_dim == 0) sizes.head_dim = sizes.hidden_size / sizes.num_attention_heads;
-    if (sizes.head_dim == 0 || sizes.head_dim % 2 != 0) throw DataError("\"head_dim\" must be even");
-    return sizes;
+  static Fields read(std::string_view text) {
+    const nlohmann::json json = parse_config(text);
+    const ConfigFields f(json);
+    Fields made;
+    made.head_dim = 0;
+    for_each_field(made, [&](const char* name, auto& value) { f.read(name, value); });
+    if (f.is_null("sliding_window")) made.sliding_window = 0;
+    f.read("sliding_window", made.sliding_window);
+    for (const auto& [name, supported] : {std::pair<const char*, nlohmann::json>{"hidden_act", "silu"},
+                                          {"tie_word_embeddings", false},
+                                          {"rope_scaling", nullptr},
+                                          {"attention_dropout", 0}})
+      f.only(name, supported);
+    if (made.num_attention_heads % made.num_key_value_heads != 0)
+      f.refuse("num_attention_heads", "it must be a multiple of \"num_key_value_heads\"");
+    if (made.head_dim == 0) made.head_dim = made.hidden_size / made.num_attention_heads;
+    if (made.head_dim == 0 || made.head_dim % 2 != 0) throw DataError("\"head_dim\" must be even");
+    return made;
   }
 
  private:
   template <typename S, typename Visit>
-  static void for_each_integer(S& s, Visit visit) {
+  static void for_each_field(S& s, const Visit& visit) {
     visit("vocab_size", s.vocab_size);
     visit("hidden_size", s.hidden_size);
     visit("num_hidden_layers", s.num_hidden_layers);
@@ -144,13 +117,12 @@ class Mistral final : public Architecture {
     visit("head_dim", s.head_dim);
     visit("intermediate_size", s.intermediate_size);
     visit("max_position_embeddings", s.max_position_embeddings);
+    visit("rms_norm_eps", s.rms_norm_eps);
+    visit("rope_theta", s.rope_theta);
+    visit("initializer_range", s.initializer_range);
   }
-  static void refuse(const nlohmann::json& json, const char* field, const nlohmann::json& supported) {
-    if (!json.contains(field) || json[field].is_null() || json[field] == supported) return;
-    throw DataError(std::string("\"") + field + "\" is " + json[field].dump() + "; this plugin supports " + supported.dump());
-  }
-
-  Sizes s_;
+  Fields s_;
+  ModelSizes sizes_;
 };
 
 class MistralFamily final : public Model {
@@ -162,17 +134,17 @@ class MistralFamily final : public Model {
   }
   std::unique_ptr<Architecture> from_preset(std::string_view name) const override {
     if (name == "mistral-7b-v0.1")
-      return std::make_unique<Mistral>(Sizes{.max_position_embeddings = 32768, .rms_norm_eps = 1e-5});
+      return std::make_unique<Mistral>(Fields{.max_position_embeddings = 32768, .rms_norm_eps = 1e-5});
     if (name != "mistral-tiny") throw UsageError("there is no preset '" + std::string(name) + "'");
-    return std::make_unique<Mistral>(Sizes{.vocab_size = 4096,
-                                           .hidden_size = 128,
-                                           .num_hidden_layers = 4,
-                                           .num_attention_heads = 4,
-                                           .num_key_value_heads = 2,
-                                           .head_dim = 32,
-                                           .intermediate_size = 384,
-                                           .max_position_embeddings = 2048,
-                                           .sliding_window = 48});
+    return std::make_unique<Mistral>(Fields{.vocab_size = 4096,
+                                            .hidden_size = 128,
+                                            .num_hidden_layers = 4,
+                                            .num_attention_heads = 4,
+                                            .num_key_value_heads = 2,
+                                            .head_dim = 32,
+                                            .intermediate_size = 384,
+                                            .max_position_embeddings = 2048,
+                                            .sliding_window = 48});
   }
   bool accepts(std::string_view architecture) const override { return architecture == "MistralForCausalLM"; }
   std::unique_ptr<Architecture> from_config(std::string_view json) const override {
