@@ -125,7 +125,10 @@ std::string banner(const Plan& plan, const Dataset& dataset, const PlannedMemory
           std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
           std::string(name_of(d.moment)) + "; " + parts.optimizers(config).describe() + "; learning rate " +
           rate_text(config.learning_rate) + ", " + parts.schedule->describe();
-  if (parts.adapted) text += "\nadapter: " + parts.adapted->adapter().describe();
+  if (parts.adapted) {
+    const bool is_random = parts.model_folder.empty() || config.from_scratch;
+    text += "\nadapter: " + parts.adapted->adapter().describe() + (is_random ? ", beside random weights" : "");
+  }
   if (config.frozen_weights.any())
     text += "\nfrozen weights of linears: " + text_of(config.frozen_weights) +
             ", blocks of codes that products' inputs are decoded from";

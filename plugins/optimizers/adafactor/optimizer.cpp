@@ -126,4 +126,4 @@ CONSIST_PLUGIN_OPTIONS({"decay", consist::OptionKind::real, "-0.8", "exponent of
                         "-1..0"},
                        {"epsilon1", consist::OptionKind::real, "1.1920928955078125e-07", "least mean of second moments", "0..1"},
                        {"epsilon2", consist::OptionKind::real, "1e-3", "least root mean square of a parameter", "0..1"},
-                       {"threshold", consist::OptionKind::real, "1", "largest root mean square of an update", "0..1e6"});
+                       {"threshold", consist::OptionKind::real, "1", "largest root mean square of an update", "1e-9..1e6"});

@@ -132,7 +132,7 @@ class Streamer {
       if (p.gradient != no_tensor && !streamed.contains(p.tensor)) {
         throw UsageError("--" + std::string(settings_.strategy) + ": the update of '" + p.name +
                          "' needs more than single elements, so that " + (moves ? "its states" : "it") +
-                         " cannot be offloaded; use --optimizer adamw, sgd or lion, or keep " +
+                         " cannot be offloaded; use --optimizer adamw, adamw-8bit, sgd or lion, or keep " +
                          (moves ? "the optimizer" : "parameters") + " on the device");
       }
       if (!moves) continue;
