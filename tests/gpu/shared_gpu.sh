@@ -64,6 +64,15 @@ moe-ep_tp_sp_all_to_all 4 --batch 4 --strategy ep=2+tp-sp=2 --ep.dispatch all-to
 moe-ep_parts 2 --batch 4 --strategy ep=2+ddp --ep.parts 2
 moe-ep_parts_all_to_all 2 --batch 4 --strategy ep=2+ddp --ep.parts 2 --ep.dispatch all-to-all
 qwen3-activations_on_host 2 --batch 2 --accumulation 2 --strategy zero2 --offload-activations all'
+# Adapters beside weights in 4 bits.
+lora='--learning-rate 1e-2 --adapter lora --lora.targets all-linear --frozen-weights nf4:32'
+layouts="$layouts
+lora-one 1 --batch 8 $lora
+lora-zero2 2 --batch 4 --strategy zero2 $lora
+lora-zero3 2 --batch 4 --strategy zero3-offload --zero3-offload.param-persistence-threshold 100 $lora
+lora-tp_sp 2 --batch 8 --strategy tp-sp=2 $lora
+lora-tp_sp_zero3 4 --batch 4 --strategy tp-sp=2+zero3-offload --zero3-offload.param-persistence-threshold 100 $lora
+lora-pipeline 2 --batch 2 --accumulation 4 --strategy pipeline=2 $lora"
 
 [ -n "${ONLY:-}" ] && layouts=$(grep -E -- "-one |$ONLY" <<< "$layouts")
 started=0
