@@ -65,7 +65,7 @@ moe-ep_parts 2 --batch 4 --strategy ep=2+ddp --ep.parts 2
 moe-ep_parts_all_to_all 2 --batch 4 --strategy ep=2+ddp --ep.parts 2 --ep.dispatch all-to-all
 qwen3-activations_on_host 2 --batch 2 --accumulation 2 --strategy zero2 --offload-activations all'
 # Adapters beside weights in 4 bits.
-lora='--learning-rate 1e-2 --adapter lora --lora.targets all-linear --frozen-weights nf4:32'
+lora='--adapter lora --lora.targets all-linear --frozen-weights nf4:32'
 layouts="$layouts
 lora-one 1 --batch 8 $lora
 lora-zero2 2 --batch 4 --strategy zero2 $lora
