@@ -70,6 +70,18 @@ fsdp_config:
 """
 
 
+DPO = """beta: 0.1
+max_length: 256
+learning_rate: 5.0e-7
+per_device_train_batch_size: 2
+max_steps: 10
+optim: adamw_torch
+bf16: true
+report_to: none
+save_strategy: "no"
+"""
+
+
 class Command:
     def __init__(self, where, words, shown="", ranks=None):
         self.where, self.words, self.shown, self.ranks = where, words, shown, ranks
@@ -198,12 +210,13 @@ class Tester:
         """The files that commands name."""
         os.symlink(os.path.join(self.root, "docs"), os.path.join(self.folder, "docs"))
         os.makedirs(os.path.join(self.folder, "path/to"))
-        os.symlink(os.path.join(self.folder, "exported"), os.path.join(self.folder, "path/to/hugging-face-folder"))
+        for name in ("path/to/hugging-face-folder", "path/to/teacher"):
+            os.symlink(os.path.join(self.folder, "exported"), os.path.join(self.folder, name))
         model = os.path.join(self.folder, "hub/models--Qwen--Qwen3-0.6B/snapshots")  # as if it had been downloaded
         os.makedirs(model)
         os.symlink(os.path.join(self.folder, "exported"), os.path.join(model, "main"))
         shutil.copy(os.path.join(self.root, "core/cost/machines/h200.json"), os.path.join(self.folder, "here.json"))
-        for names, text in ((("train_config.toml", "llama3_8b.toml"), TORCHTITAN), (("train_llama3_8b.sh",), MEGATRON), (("fsdp.yaml",), ACCELERATE),
+        for names, text in ((("train_config.toml", "llama3_8b.toml"), TORCHTITAN), (("train_llama3_8b.sh",), MEGATRON), (("fsdp.yaml",), ACCELERATE), (("dpo.yaml",), DPO),
                             (("corpus.txt", "held-out.txt"), "The moon is a train. " * 300),
                             (("run.toml",), 'model = "llama-tiny"\nstrategy = "ddp"\n')):
             for name in names:
