@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
 
 #include "consist/error.h"
 #include "consist/program.h"
+#include "core/state/weights_in_blocks.h"
 
 namespace consist {
 namespace {
@@ -76,6 +78,29 @@ TEST(WeightBlocks, DoNotChangeAgain) {
     for (std::size_t i = 0; i < once.size(); ++i) EXPECT_FLOAT_EQ(twice[i], once[i]) << text_of(blocks) << " " << i;
   }
   EXPECT_EQ(through_codes({Code::nf4, 4}, {0, 0, 0, 0}), (Floats{0, 0, 0, 0}));
+}
+
+// Ranks and files have parts of the bytes and of the weights that begin and end within blocks.
+TEST(WeightBlocks, AreWrittenAndReadInParts) {
+  for (const WeightBlocks& blocks : {WeightBlocks{Code::nf4, 6}, {Code::e4m3, 5}}) {
+    const Floats values = normal(static_cast<std::size_t>(20 * blocks.length));
+    std::vector<std::uint8_t> whole(static_cast<std::size_t>(20 * blocks.bytes()));
+    encode(blocks, values, whole);
+    Floats decoded(values.size());
+    decode(blocks, whole, decoded);
+    for (const auto& [first, count] : {std::pair<std::size_t, std::size_t>{0, 40}, {1, 3}, {6, 8}, {17, 60}, {33, 1}}) {
+      std::vector<std::uint8_t> bytes(count);
+      encode_part(
+          blocks, [&](std::int64_t at, std::span<float> out) { std::copy_n(values.begin() + at, out.size(), out.begin()); },
+          static_cast<std::int64_t>(first), bytes);
+      EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), whole.begin() + static_cast<std::ptrdiff_t>(first))) << first;
+      Floats weights(count);
+      decode_part(blocks, static_cast<std::int64_t>(first), weights, [&](std::int64_t at, std::span<std::uint8_t> out) {
+        std::copy_n(whole.begin() + at, out.size(), out.begin());
+      });
+      EXPECT_TRUE(std::equal(weights.begin(), weights.end(), decoded.begin() + static_cast<std::ptrdiff_t>(first))) << first;
+    }
+  }
 }
 
 TEST(WeightBlocks, AreReadFromTexts) {
