@@ -38,6 +38,12 @@ TEST(FrozenBlocks, Offload) {
                     "--zero3-offload.offload-optimizer.update=cpu"});
 }
 
+// Flat slices of the bytes that begin within a block, whose scale another rank has.
+TEST(FrozenBlocks, AreGatheredBeforeTheyAreDecoded) {
+  expect_in_blocks(
+      {"--strategy=zero3-offload", "--ranks=3", "--global-batch=6", "--zero3-offload.param-persistence-threshold=100"});
+}
+
 TEST(FrozenBlocks, TensorParallel) {
   expect_in_blocks({"--strategy=tp-sp=2", "--ranks=2", "--accumulation=2"});
   expect_in_blocks({"--strategy=tp-sp=2+zero2", "--ranks=4", "--tp-sp.overlap-parts=2"});
