@@ -189,6 +189,7 @@ class Passes {
       });
     passes_.add_call({"rewrite", [this](Program& program, PassContext& /*context*/) { request_.precision->rewrite(program); }},
                      request_.precision_name, "rewrite");
+    if (request_.frozen_weights.any() && !context_.evaluation) add("refuse_copies_of_decoded", refuse_copies_of_decoded);
     if (context_.evaluation)
       add("evaluated_weights",
           [this](Program& program) { read_evaluated_weights(program, context_.dtypes, request_.optimizers); });
@@ -301,10 +302,7 @@ Program step_of(const CompileRequest& request, const Layout& layout, int rank, i
     differentiate(program, request.precision->dtypes().gradient);
     name_collectives(program, "differentiate");
   });
-  passes.add("recompute", [&](Program& program) {
-    recompute(program, request.recompute);
-    remake_in_backward(program);
-  });
+  passes.add("recompute", [&](Program& program) { recompute(program, request.recompute); });
   if (request.offload.any())
     passes.add("check_offloaded_layers", [&](Program& program) { check_offloaded_layers(program, request.offload); });
   passes.each("divide", divide);

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,39 +25,22 @@ bool is_product(const Instruction& i) {
   return i.op->linear_part() == LinearPart::product || i.op == of_experts;
 }
 
-/// The readers of each tensor.
-class Readers {
- public:
-  explicit Readers(const Program& program) : program_(program), of_(program.tensors.size()) {
-    for (std::size_t n = 0; n < program.instructions.size(); ++n) {
-      const Instruction& i = program.instructions[n];
-      for (std::size_t k = 0; k < i.inputs.size(); ++k) {
-        if (i.inputs[k] != no_tensor) of_[static_cast<std::size_t>(i.inputs[k])].push_back({n, k});
-      }
-    }
-  }
+/// True for an op that puts parameters in another place, such as heads that ranks share.
+bool repeats(const Instruction& i) {
+  static const Op* const repeat = &registry().get("repeat_heads");
+  return i.op == repeat;
+}
 
-  /// True if products read the parameter, where it lies or in another place, and nothing else does.
-  bool are_products(TensorId weight) const {
-    const auto& readers = of_[static_cast<std::size_t>(weight)];
-    return !readers.empty() && std::ranges::all_of(readers, [&](const auto& reader) {
-      const Instruction& i = program_.instructions[reader.first];
-      if (is_product(i)) return reader.second == weight_input;
-      if (!i.op->changes_placement() && !repeats(i)) return false;
-      return std::ranges::all_of(i.outputs, [&](TensorId output) { return are_products(output); });
-    });
-  }
-
- private:
-  /// True for an op that puts parameters in another place, such as heads that ranks share.
-  static bool repeats(const Instruction& i) {
-    static const Op* const repeat = &registry().get("repeat_heads");
-    return i.op == repeat;
-  }
-
-  const Program& program_;
-  std::vector<std::vector<std::pair<std::size_t, std::size_t>>> of_;  // instructions and inputs
-};
+/// True if products read the parameter, where it lies or in another place, and nothing else does.
+bool is_read_by_products(const Program& program, const DefUse& def_use, TensorId weight) {
+  const std::span<const InstructionId> users = def_use.users(weight);
+  return !users.empty() && std::ranges::all_of(users, [&](InstructionId user) {
+    const Instruction& i = program.instructions[static_cast<std::size_t>(user)];
+    if (is_product(i)) return std::ranges::count(i.inputs, weight) == 1 && i.inputs[weight_input] == weight;
+    if (!i.op->changes_placement() && !repeats(i)) return false;
+    return std::ranges::all_of(i.outputs, [&](TensorId output) { return is_read_by_products(program, def_use, output); });
+  });
+}
 
 /// Channels of a row of the weight that a rank holds; of a flat slice those of a whole row.
 std::int64_t local_channels(const Program& program, TensorId weight) {
@@ -100,10 +84,10 @@ class Decoder {
   };
 
   void choose() {
-    const Readers readers(forward_);
+    const DefUse def_use(forward_);
     for (Parameter& p : forward_.parameters) {
       Tensor& tensor = forward_[p.tensor];
-      if (p.trainable || tensor.shape.rank() < 2 || !readers.are_products(p.tensor)) continue;
+      if (p.trainable || tensor.shape.rank() < 2 || !is_read_by_products(forward_, def_use, p.tensor)) continue;
       check_rows(forward_, p.tensor, blocks_);
       weights_.emplace(p.tensor, Weight{tensor.name, tensor.dtype});
       tensor.shape = blocks_.stored(tensor.shape);
@@ -151,40 +135,13 @@ void keep_in_blocks(Program& forward, const WeightBlocks& blocks) {
   Decoder(forward, blocks).run();
 }
 
-void remake_in_backward(Program& step) {
-  if (std::ranges::none_of(step.instructions, [](const Instruction& i) { return i.op->remade_in_backward(); })) return;
-  std::map<TensorId, Instruction> makers;  // in forward, by what they make
-  std::map<TensorId, TensorId> again;
-  std::vector<Instruction> old = std::move(step.instructions);
-  step.instructions.clear();
-  const auto remake = [&](TensorId made, const Instruction& maker) {
-    Instruction copy = maker;
-    copy.tag.phase = Phase::backward;
-    for (TensorId& output : copy.outputs) {
-      const auto id = static_cast<TensorId>(step.tensors.size());
-      Tensor tensor = step[output];
-      tensor.recomputed = true;
-      tensor.storage = id;
-      step.tensors.push_back(std::move(tensor));
-      again[output] = id;
-      output = id;
-    }
-    step.instructions.push_back(std::move(copy));
-    return again.at(made);
-  };
-  for (Instruction& i : old) {
-    for (TensorId& input : i.inputs) {
-      const auto maker = makers.find(input);
-      if (maker == makers.end()) continue;
-      refuse_quantized(step, i, input);
-      if (i.tag.phase == Phase::forward) continue;
-      const auto known = again.find(input);
-      input = known != again.end() ? known->second : remake(input, maker->second);
-    }
-    if (i.op->remade_in_backward() && i.tag.phase == Phase::forward) {
-      for (const TensorId output : i.outputs) makers.emplace(output, i);
-    }
-    step.instructions.push_back(std::move(i));
+void refuse_copies_of_decoded(const Program& forward) {
+  static const Op* const decode = &registry().get("decode_weights");
+  const DefUse def_use(forward);
+  for (const Instruction& i : forward.instructions) {
+    if (i.op != decode) continue;
+    for (const InstructionId user : def_use.users(i.outputs[0]))
+      refuse_quantized(forward, forward.instructions[static_cast<std::size_t>(user)], i.outputs[0]);
   }
 }
 

@@ -13,8 +13,7 @@ namespace consist {
 /// such parameter, and for one whose rows, or a rank's slices of them, are no whole blocks.
 CONSIST_API void keep_in_blocks(Program& forward, const WeightBlocks& blocks);
 
-/// Makes outputs of ops that want it (Op::remade_in_backward) again where backward first reads them, in a program of one
-/// micro-batch with its backward. Throws UsageError where an instruction keeps decoded weights in 8 bits of its own.
-CONSIST_API void remake_in_backward(Program& step);
+/// Throws UsageError where an instruction keeps decoded weights in 8 bits of its own, as a precision may want it.
+CONSIST_API void refuse_copies_of_decoded(const Program& forward);
 
 }  // namespace consist

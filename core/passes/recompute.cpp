@@ -78,7 +78,7 @@ class Recomputer {
         if (output == no_tensor) continue;
         of_activations[index(output)] = depends;
       }
-      candidate_[n] = depends && wanted(i) && can_repeat(i);
+      candidate_[n] = (i.op->remade_in_backward() || (depends && wanted(i))) && can_repeat(i);
       if (const auto residual = i.op->residual_sum(); candidate_[n] && residual) sum_kept_[n] = keeps_sum(i, *residual);
     }
   }
@@ -229,8 +229,9 @@ std::string layers_text(const RecomputeRequest& request) {
 }
 
 void recompute(Program& program, const RecomputeRequest& request) {
-  if (!request.any()) return;
-  check(program, request);
+  const bool remakes = std::ranges::any_of(program.instructions, [](const Instruction& i) { return i.op->remade_in_backward(); });
+  if (!request.any() && !remakes) return;
+  if (request.any()) check(program, request);
   Recomputer(program, request).run();
 }
 

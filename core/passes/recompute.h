@@ -34,7 +34,8 @@ CONSIST_API std::string layers_text(const RecomputeRequest& request);
 /// originals die in forward. The copies run the same kernels on the same values: losses do not change by a bit. Collectives
 /// between activations are repeated too; instructions on weights alone are not, nor those that write a state. Where all of a
 /// layer is recomputed, one tensor of it is kept: the residual stream that enters it (an rms_norm whose sum is kept is repeated
-/// on the sum). Throws UsageError for layers that the model lacks and for ops that none of the layers has.
+/// on the sum). Ops with Op::remade_in_backward are repeated whatever is asked for. Throws UsageError for layers that the model
+/// lacks and for ops that none of the layers has.
 CONSIST_API void recompute(Program& program, const RecomputeRequest& request);
 
 }  // namespace consist
